@@ -100,10 +100,13 @@ fn impossible_stacks_are_refused() {
     };
     says(&["nowhere"], &["no trace nowhere", "zipf"]);
     says(&["pages", "--defrag-idle", "1s"], &["no times", "--defrag-every 1"]);
-    says(&["uniform over=16MiB", "--lower-segment", "1GiB"], &["log 1 of layer 2", "make the layer larger"]);
+    says(&["uniform over=16MiB", "--lower-segment", "1GiB"], &["log 1 of layer 2", "lower --lower-segment"]);
     says(&["uniform over=16MiB"], &["without a write"]);
     let tight = ["uniform reads=0% over=16MiB", "--upper-size", "17MiB", "--upper-segment", "64KiB"];
-    says(&[&tight[..], &["--lower-segment", "64KiB"]].concat(), &["log 1 of layer 1: cleaning is stuck"]);
+    says(
+        &[&tight[..], &["--lower-segment", "64KiB"]].concat(),
+        &["log 1 of layer 1: cleaning is stuck", "raise --upper-size"],
+    );
     says(&["uniform", "--divide", "50%", "--upper-logs", "2"], &["cannot be used with"]);
     says(&["uniform", "--defrag-classes", "2"], &["--defrag-idle", "--defrag-every"]);
     says(&["uniform", "--reserve", "95%"], &["--reserve", "at most 90%"]);

@@ -54,12 +54,12 @@ pub struct LogsArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = LAYERS, value_parser = logs())]
     pub lower_logs: u32,
     /// Set the segment size of the upper logs; several, separated by commas
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "2MiB", help_heading = LAYERS)]
-    #[arg(value_parser = size)]
+    /// [default: 2MiB, or 1/16 of a log if that is less]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size, help_heading = LAYERS)]
     pub upper_segment: Vec<Bytes>,
     /// Set the segment size of the lower logs; several, separated by commas
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "8MiB", help_heading = LAYERS)]
-    #[arg(value_parser = size)]
+    /// [default: 8MiB, or 1/16 of a log if that is less]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size, help_heading = LAYERS)]
     pub lower_segment: Vec<Bytes>,
     /// Add a layer of one log below the others, with segments of SIZE (repeatable)
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = LAYERS)]

@@ -27,6 +27,11 @@ use weir_sim::logs::{
 
 /// Default of `--upper-size`, in sizes of the load's data.
 const UPPER_SIZE: f64 = 1.5;
+/// Defaults of `--upper-segment` and `--lower-segment`, for logs of [`SEGMENTS_MIN`] of them or more.
+const UPPER_SEGMENT: Bytes = Bytes::mib(2);
+const LOWER_SEGMENT: Bytes = Bytes::mib(8);
+/// The fewest segments of a log by default: cleaning a few large ones gains no space.
+const SEGMENTS_MIN: u64 = 16;
 
 /// What differs between stacks.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +52,13 @@ pub(super) fn run(args: &LogsArgs) -> Result<LogsComparison, Failure> {
         let help = "run the defragger after so many overwrites of the data: --defrag-every 1";
         return Err(Failure::usage(format!("{} has no times", args.load), help));
     }
+    let total: f64 = args.divide.iter().sum();
+    if !args.divide.is_empty() && (total - 1.0).abs() > 1e-6 {
+        let message = format!("the shares of --divide add up to {:.1} %", total * 100.0);
+        return Err(Failure::usage(message, "give shares that add up to 100 %, such as 10%,90%"));
+    }
     let data = data_size(&*source.new_load(1.0, args.seed)?);
-    let variants = variants(args);
+    let variants = variants(args, data);
     let what = format!("{} stacks of logs in virtual time", variants.len());
     let one = |variant: &Variant| {
         let plan = plan(args, *variant, data);
@@ -95,22 +105,61 @@ fn results(
         results.push(result);
     }
     match first_error {
-        Some(error) if results.iter().all(|result| result.outcome.is_none()) => {
-            Err(Failure::from_message(ErrorKind::Usage, &error.to_string()))
-        }
+        Some(error) if results.iter().all(|result| result.outcome.is_none()) => Err(failure(&error)),
         _ => Ok(results),
     }
 }
 
-fn variants(args: &LogsArgs) -> Vec<Variant> {
+/// Returns the failure for a stack that cannot be simulated. The way out names the options of the layer.
+fn failure(error: &SimError) -> Failure {
+    let text = error.to_string();
+    let (SimError::LogTooSmall { layer, .. } | SimError::StackedLog { layer, .. }) = error else {
+        return Failure::from_message(ErrorKind::Usage, &text);
+    };
+    let (message, _) = text.rsplit_once("; ").or(text.rsplit_once(": ")).unwrap_or((&text, ""));
+    let help = match layer {
+        1 => "raise --upper-size, or lower --upper-segment or --reserve",
+        2 => "lower --lower-segment, --ratio or --reserve, or raise --lower-size",
+        _ => "lower --ratio or --reserve, or give --layer smaller segments",
+    };
+    Failure::usage(message, format!("{help}: weir sim logs --help"))
+}
+
+fn variants(args: &LogsArgs, data: Bytes) -> Vec<Variant> {
     let mut variants = Vec::new();
     for &ratio in &args.ratio {
-        for &upper_segment in &args.upper_segment {
-            let of_lower = args.lower_segment.iter();
+        let [upper, lower] = sizes(args, ratio, data);
+        let upper_logs = args.divide.len().max(args.upper_logs as usize);
+        let upper = segments(&args.upper_segment, UPPER_SEGMENT, upper.0 / upper_logs as u64, args.page);
+        let lower =
+            segments(&args.lower_segment, LOWER_SEGMENT, lower.0 / u64::from(args.lower_logs), args.page);
+        for &upper_segment in &upper {
+            let of_lower = lower.iter();
             variants.extend(of_lower.map(|&lower_segment| Variant { ratio, upper_segment, lower_segment }));
         }
     }
     variants
+}
+
+/// Returns the given segment sizes, or else the default for a log of this size.
+fn segments(given: &[Bytes], default: Bytes, log: u64, page: Bytes) -> Vec<Bytes> {
+    if given.is_empty() {
+        let most = (log / SEGMENTS_MIN).max(2 * page.0);
+        vec![Bytes(default.0.min(most - most % page.0))]
+    } else {
+        given.to_vec()
+    }
+}
+
+/// Returns the sizes of the first two layers.
+fn sizes(args: &LogsArgs, ratio: f64, data: Bytes) -> [Bytes; 2] {
+    let upper = match (args.upper_size, args.lower_size) {
+        (Some(size), _) => size,
+        (None, Some(lower)) => Bytes((lower.0 as f64 * (1.0 - args.reserve) * ratio).round() as u64),
+        (None, None) => Bytes((data.0 as f64 * UPPER_SIZE).round() as u64),
+    };
+    let lower = args.lower_size.unwrap_or_else(|| LayerPlan::size_for_ratio(upper, ratio, args.reserve));
+    [upper, lower]
 }
 
 fn policy(name: &str) -> &'static ReclaimPolicy {
@@ -125,11 +174,7 @@ fn precondition(name: &str) -> StackPrecondition {
 
 /// Returns the plan of a stack.
 fn plan(args: &LogsArgs, variant: Variant, data: Bytes) -> StackPlan {
-    let upper_size = match (args.upper_size, args.lower_size) {
-        (Some(size), _) => size,
-        (None, Some(lower)) => Bytes((lower.0 as f64 * (1.0 - args.reserve) * variant.ratio).round() as u64),
-        (None, None) => Bytes((data.0 as f64 * UPPER_SIZE).round() as u64),
-    };
+    let [upper_size, lower_size] = sizes(args, variant.ratio, data);
     let of_divide =
         if args.divide.is_empty() { vec![1.0; args.upper_logs as usize] } else { args.divide.clone() };
     let upper = LayerPlan {
@@ -150,11 +195,11 @@ fn plan(args: &LogsArgs, variant: Variant, data: Bytes) -> StackPlan {
     let mut size = upper_size;
     let mut layers = vec![upper.clone()];
     for (nth, &segment) in std::iter::once(&variant.lower_segment).chain(&args.layer).enumerate() {
-        size = match args.lower_size {
-            Some(lower) if nth == 0 => lower,
-            _ => LayerPlan::size_for_ratio(size, variant.ratio, args.reserve),
-        };
         let is_first = nth == 0;
+        size = match is_first {
+            true => lower_size,
+            false => LayerPlan::size_for_ratio(size, variant.ratio, args.reserve),
+        };
         layers.push(LayerPlan {
             size,
             segment,

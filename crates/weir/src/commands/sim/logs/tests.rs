@@ -26,6 +26,32 @@ fn reports_fit_the_terminal() {
     }
 }
 
+/// Without options, segments fit a small load, and what is impossible names the options of its layer.
+#[test]
+fn default_segments_fit_small_loads() {
+    let simulate = |words: &[&str]| run(&Words::parse_from([&["logs"], words].concat()).args);
+    let small = "uniform reads=0% over=1MiB";
+    let stacks = simulate(&[small, "--overwrites", "1"]).expect("a stack");
+    let document = serde_json::to_value(stacks.document()).expect("a document");
+    assert_eq!(document["results"][0]["segment_bytes"], serde_json::json!([96 << 10, 132 << 10]));
+    let said = |words: &[&str]| {
+        let failure = simulate(&[&[small], words].concat()).expect_err("refused");
+        format!("{} -> {}", failure.message, failure.help)
+    };
+    let stuck = said(&["--lower-segment", "512KiB"]);
+    assert!(
+        stuck.contains("layer 2: cleaning is stuck") && stuck.contains("kept -> lower --lower-segment"),
+        "{stuck}"
+    );
+    let few = said(&["--upper-segment", "1MiB"]);
+    assert!(
+        few.contains("log 1 of layer 1 has 1 segments") && few.contains("-> raise --upper-size"),
+        "{few}"
+    );
+    let shares = said(&["--divide", "10%,80%"]);
+    assert!(shares.contains("--divide add up to 90.0 % -> give shares"), "{shares}");
+}
+
 /// Sizes follow from the ratio, whichever layer has a given size.
 #[test]
 fn sizes_follow_from_the_ratio() {
