@@ -30,7 +30,7 @@ pub struct ReproArgs {
     /// [default: a load of weir's own making]
     #[arg(long, value_name = "FILE")]
     pub dbench: Option<PathBuf>,
-    /// Run only experiments whose names contain TEXT
+    /// Run only experiments whose names contain TEXT; with --causes, only rows and causes that contain it
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
     /// Run each experiment as long as the publication's, with five seeds; the medians count

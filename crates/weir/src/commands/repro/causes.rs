@@ -3,7 +3,7 @@
 //! The changes are declared beside the rows, in the data files (`[[cause]]`).
 
 use super::parameters::Parameters;
-use super::published::{Cause, Publication, Published, Row, Run, Source, Table};
+use super::published::{Cause, Publication, Published, Row, Run, Source, Table, title};
 use super::results::{Results, ResultsFile};
 use super::runner::Runner;
 use super::text::{published, verdict};
@@ -36,6 +36,7 @@ struct Explanation {
 struct ExplainedRow {
     at: String,
     quantity: String,
+    baseline: String,
     published: Published,
     /// The figure without the change and with it.
     figures: [f64; 2],
@@ -118,6 +119,7 @@ pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Expla
             ExplainedRow {
                 at: table.at.clone(),
                 quantity: row.quantity.clone(),
+                baseline: table.baseline.clone(),
                 published: row.published.clone(),
                 figures,
                 effect: Effect::of(&row.published, figures),
@@ -141,15 +143,16 @@ fn selected(cause: &Cause, only: Option<&str>) -> Option<Cause> {
 /// Returns the rows of a cause, with the experiments that measure them.
 ///
 /// # Errors
-/// Returns the name of a row that does not exist or is not measured.
+/// Returns the name of a row that does not exist, is one of several, or is not measured.
 pub(super) fn rows<'p>(
     publication: &'p Publication,
     cause: &Cause,
 ) -> Result<Vec<(&'p Table, &'p Row, &'p Run)>, String> {
-    let of = |name: &String| match publication.row(name) {
-        Some((table, row @ Row { source: Source::Run(run), .. })) => Ok((table, row, run)),
-        Some(_) => Err(format!("the row {name:?} is not measured")),
-        None => Err(format!("there is no row {name:?}")),
+    let of = |name: &String| match *publication.named_rows(name) {
+        [(table, row @ Row { source: Source::Run(run), .. })] => Ok((table, row, run)),
+        [_] => Err(format!("the row {name:?} is not measured")),
+        [] => Err(format!("there is no row {name:?}")),
+        _ => Err(format!("several rows have the name {name:?}: add their baseline")),
     };
     cause.rows.iter().map(of).collect()
 }
@@ -208,7 +211,7 @@ impl ExplainedRow {
         let with = self.published.verdict(self.figures[1]).map_or("-", verdict);
         [
             self.at.clone(),
-            self.quantity.clone(),
+            title(&self.quantity, &self.baseline),
             published(&self.published),
             figure(self.figures[0]),
             format!("{}, {with}", figure(self.figures[1])),
@@ -256,6 +259,8 @@ struct ExplainedRowPart<'a> {
     place: &'a str,
     /// The configuration of the row.
     quantity: &'a str,
+    /// The configuration that it is compared with; empty if the figure is absolute.
+    baseline: &'a str,
     /// The figure without the change; `null` if it cannot be computed.
     without: Option<f64>,
     /// The figure with the change; `null` if it cannot be computed.
@@ -273,6 +278,7 @@ impl<'a> From<&'a ExplainedRow> for ExplainedRowPart<'a> {
         Self {
             place: &row.at,
             quantity: &row.quantity,
+            baseline: &row.baseline,
             without,
             with,
             verdict: row.published.verdict(row.figures[1]).map(verdict),

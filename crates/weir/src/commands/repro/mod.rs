@@ -43,6 +43,7 @@ use report::{Report, ReproductionPart};
 use results::{Results, ResultsFile};
 use rows::{RowOutcome, RowResult};
 use runner::Runner;
+use std::collections::BTreeSet;
 use variants::Variants;
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::load::dbench::Recording;
@@ -168,6 +169,8 @@ const ALL: &[Reproduction] = &[
     user_optimal::REPRODUCTION,
     wardrop::REPRODUCTION,
 ];
+/// The most names of experiments that a message lists.
+const NAMES_MAX: usize = 20;
 /// The name for all reproductions.
 const EVERY: &str = "all";
 
@@ -225,6 +228,7 @@ fn list(width: Width, document: &ReproDocument<'_>) -> String {
 /// Fails if a file cannot be used, if an experiment cannot run, or if a figure cannot be computed.
 pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
     let Some(name) = &args.name else {
+        refuse_without_name(args)?;
         let document = document()?;
         show(common, &document, |width| list(width, &document));
         return Ok(());
@@ -251,6 +255,27 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
         plot(path, name, &rows)?;
     }
     refuse_failed(&rows)
+}
+
+/// Refuses options that choose what runs if no publication is named.
+///
+/// # Errors
+/// Fails with the first such option.
+fn refuse_without_name(args: &ReproArgs) -> Result<(), Failure> {
+    let options = [
+        (args.causes, "--causes"),
+        (args.only.is_some(), "--only"),
+        (args.full, "--full"),
+        (args.plot.is_some(), "--plot"),
+        (args.results.is_some(), "--results"),
+    ];
+    match options.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => {
+            let help = format!("name one of {}: weir repro {EVERY} {option}", names().join(", "));
+            Err(Failure::usage(format!("{option} needs the name of a publication"), help))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns the reproduction of that name, or all.
@@ -292,7 +317,14 @@ fn reproduce(name: &str, args: &ReproArgs) -> Result<Vec<Report>, Failure> {
     match &args.only {
         Some(only) if reports.iter().all(|report| report.results.iter().next().is_none()) => {
             let message = format!("no experiment of {name} has {only:?} in its name");
-            Err(Failure::usage(message, "run it without --only: the table at the end has the names"))
+            let publications = reports.iter().map(|report| &report.publication);
+            let names: BTreeSet<_> = publications.flat_map(Publication::experiments).collect();
+            let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| name.as_str()).collect();
+            let more = match names.len().saturating_sub(NAMES_MAX) {
+                0 => String::new(),
+                count => format!("; and {count} more"),
+            };
+            Err(Failure::usage(message, format!("its experiments are {}{more}", listed.join("; "))))
         }
         _ => Ok(reports),
     }

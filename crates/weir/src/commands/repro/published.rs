@@ -29,7 +29,8 @@ pub(super) struct Cause {
     pub(super) what: String,
     /// The other values of parameters.
     pub(super) change: BTreeMap<String, String>,
-    /// The rows: each the place and the quantity, with a colon between.
+    /// The rows: each the place and the quantity, with a colon between, and the baseline if another row has
+    /// the same name: `table V: latency, to disk alone`.
     pub(super) rows: Vec<String>,
 }
 
@@ -48,6 +49,14 @@ pub(super) struct Table {
     pub(super) setup: String,
     #[serde(rename = "row", default)]
     pub(super) rows: Vec<Row>,
+}
+
+/// Returns what a row compares: a quantity, and with what.
+pub(super) fn title(quantity: &str, baseline: &str) -> String {
+    match baseline {
+        "" => quantity.to_owned(),
+        baseline => format!("{quantity}, to {baseline}"),
+    }
 }
 
 /// A published figure.
@@ -357,13 +366,14 @@ impl Publication {
         self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)))
     }
 
-    /// Returns the row that a cause names.
-    pub(super) fn row(&self, name: &str) -> Option<(&Table, &Row)> {
+    /// Returns the rows that a cause may mean by a name: several if the name leaves out their baselines.
+    pub(super) fn named_rows(&self, name: &str) -> Vec<(&Table, &Row)> {
         // Places and quantities may have colons themselves.
-        self.rows().find(|(table, row)| {
-            let quantity = name.strip_prefix(&*table.at).and_then(|rest| rest.strip_prefix(": "));
-            quantity == Some(&row.quantity)
-        })
+        let is_named = |(table, row): &(&Table, &Row)| {
+            let named = name.strip_prefix(&*table.at).and_then(|rest| rest.strip_prefix(": "));
+            named.is_some_and(|named| named == row.quantity || named == title(&row.quantity, &table.baseline))
+        };
+        self.rows().filter(is_named).collect()
     }
 
     /// Returns the names of the experiments that rows need.

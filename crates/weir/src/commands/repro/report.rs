@@ -162,10 +162,7 @@ fn failed_row(row: &RowResult<'_>) -> [String; 5] {
 
 /// Returns what a row compares.
 fn title(row: &RowResult<'_>) -> String {
-    match &*row.table.baseline {
-        "" => row.row.quantity.clone(),
-        baseline => format!("{}, to {baseline}", row.row.quantity),
-    }
+    super::published::title(&row.row.quantity, &row.table.baseline)
 }
 
 /// Lists the rows with a vote that differ, and why.

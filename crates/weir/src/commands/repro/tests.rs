@@ -154,6 +154,11 @@ fn causes_name_rows_and_parameters_that_exist() {
             let at = format!("{}: {}", reproduction.name, cause.what);
             let rows = causes::rows(&publication, cause).unwrap_or_else(|what| panic!("{at}: {what}"));
             assert!(!rows.is_empty() && !cause.change.is_empty(), "{at}");
+            let titles: BTreeSet<_> = rows
+                .iter()
+                .map(|(table, row, _)| (&table.at, published::title(&row.quantity, &table.baseline)))
+                .collect();
+            assert_eq!(titles.len(), rows.len(), "{at}: rows that cannot be told apart");
             let changed = causes::changed(&setting, cause).unwrap_or_else(|what| panic!("{at}: {what}"));
             // The values are usable.
             let _ = experiments(reproduction, &changed);
@@ -187,7 +192,24 @@ fn a_name_of_no_experiment_is_refused() {
     for name in ["hystor", "all"] {
         let refused = reproduce(name, &args).expect_err("no experiment");
         assert!(refused.message.contains("\"nosuch\""), "{refused:?}");
+        assert!(
+            refused.help.starts_with("its experiments are ") && refused.help.contains("; and "),
+            "{refused:?}"
+        );
     }
+}
+
+#[test]
+fn options_without_a_publication_are_refused() {
+    let refused = |args: ReproArgs| refuse_without_name(&args).expect_err("no name");
+    let failure = refused(ReproArgs { causes: true, ..ReproArgs::default() });
+    assert_eq!(failure.message, "--causes needs the name of a publication");
+    assert!(
+        failure.help.contains("wardrop") && failure.help.ends_with("weir repro all --causes"),
+        "{failure:?}"
+    );
+    assert!(refused(ReproArgs { full: true, ..ReproArgs::default() }).message.contains("--full"));
+    assert!(refuse_without_name(&ReproArgs::default()).is_ok());
 }
 
 /// Rows that differ in the short runs below, and why.
