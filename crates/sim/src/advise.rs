@@ -45,6 +45,7 @@ pub use simulation::{RunSettings, Simulated, device_name, is_fast};
 pub use split::{Level, Sizes, Slots};
 
 use crate::cache::BlockTraceError;
+use crate::flash::DAYS_PER_YEAR;
 use crate::responses::{ResponseHistogram, Responses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -93,6 +94,7 @@ impl fmt::Display for Years {
         match self.0 {
             years if years.is_infinite() => f.write_str("does not wear"),
             years if years > 100.0 => f.write_str("over 100 years"),
+            years if years < 1.0 => write!(f, "{:.2} days", years * DAYS_PER_YEAR),
             years if years < 10.0 => write!(f, "{years:.1} years"),
             years => write!(f, "{years:.0} years"),
         }

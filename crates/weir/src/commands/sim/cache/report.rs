@@ -1,9 +1,9 @@
 //! Formats the results of `weir sim cache` as text.
 
-use super::super::flash::lifetime;
 use super::Played;
 use crate::output::{Spill, Table, Width};
 use weir_model::Bytes;
+use weir_sim::advise::Years;
 use weir_sim::cache::{CacheFigures, Ratios};
 use weir_sim::flash_cache::FlashFigures;
 
@@ -171,6 +171,6 @@ fn flash_row(figures: &CacheFigures, flash: &FlashFigures) -> [String; 17] {
         flash.pages.erases.to_string(),
         format!("{:.1} +- {:.1}", wear.mean, wear.deviation),
         per_day(flash.lifetime.bytes_per_day),
-        flash.lifetime.life_years.map_or("-".into(), lifetime),
+        flash.lifetime.life_years.map_or("-".into(), |life| Years(life).to_string()),
     ]
 }

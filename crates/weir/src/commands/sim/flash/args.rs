@@ -18,7 +18,7 @@ const RUN: &str = "Simulation options";
 const EXAMPLES: &str = "Examples:
   weir sim flash \"uniform reads=0% over=1GiB\" --spare 20%
   weir sim flash day.weirtrace --policy greedy,oldest --cell qlc
-  weir sim flash \"hotcold hits=90% part=10%\" --closed 16 --separate copies";
+  weir sim flash \"hotcold hits=90% reads=50%\" --closed 16 --separate copies";
 
 /// `weir sim flash ...`
 #[derive(Debug, Args)]

@@ -13,7 +13,6 @@ use crate::failure::Failure;
 use crate::progress;
 use report::FlashComparison;
 pub(crate) use report::FlashDocument;
-pub(super) use report::lifetime;
 use weir_model::{ErrorKind, Seed};
 use weir_policy::reclaim::{self, ReclaimPolicy};
 use weir_sim::flash::{
@@ -87,4 +86,33 @@ fn plan(args: &FlashArgs, policy: &'static ReclaimPolicy) -> FlashPlan {
 
 fn cycles(args: &FlashArgs) -> u32 {
     args.cycles.or_else(|| Cell::by_name(&args.cell).map(|cell| cell.cycles)).unwrap_or(Cell::ALL[0].cycles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory as _, Parser as _};
+
+    #[derive(clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: FlashArgs,
+    }
+
+    /// The synthetic loads of the examples write: each is simulated, on a small device.
+    #[test]
+    fn examples_in_help_succeed() {
+        let help = Words::command().get_after_help().expect("examples").to_string();
+        let examples: Vec<_> = help.lines().filter(|line| line.contains('"')).collect();
+        assert_eq!(examples.len(), 2, "{help}");
+        for example in examples {
+            let mut parts = example.splitn(3, '"').skip(1);
+            let load = parts.next().expect("a load").replace(" over=1GiB", "") + " over=8MiB";
+            let options = parts.next().unwrap_or_default().split_whitespace();
+            let small = ["--block", "16", "--warm-up", "1", "--overwrites", "0.1"];
+            let words = ["flash", &load].into_iter().chain(options).chain(small);
+            let outcome = run(&Words::parse_from(words).args);
+            assert!(outcome.is_ok(), "{example}: {}", outcome.expect_err("it fails"));
+        }
+    }
 }

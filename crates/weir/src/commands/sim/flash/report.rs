@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::{Bytes, Nanos};
 use weir_sim::Responses;
-use weir_sim::flash::{DAYS_PER_YEAR, FlashOutcome};
+use weir_sim::advise::Years;
+use weir_sim::flash::FlashOutcome;
 
 /// The results of one load with several victim policies.
 #[derive(Debug)]
@@ -142,14 +143,9 @@ fn endurance_row(outcome: &FlashOutcome) -> [String; 10] {
         outcome.pages.copied.to_string(),
         outcome.pages.erases.to_string(),
         format!("{:.1} +- {:.1}, {} to {}", wear.mean, wear.deviation, wear.least, wear.most),
-        outcome.lifetime.life_years.map_or("-".into(), lifetime),
+        outcome.lifetime.life_years.map_or("-".into(), |life| Years(life).to_string()),
         Bytes(outcome.lifetime.writable_bytes as u64).to_string(),
     ]
-}
-
-/// Returns a time in years, or in days if it is shorter than a year.
-pub(in crate::commands::sim) fn lifetime(years: f64) -> String {
-    if years < 1.0 { format!("{:.2} days", years * DAYS_PER_YEAR) } else { format!("{years:.2} years") }
 }
 
 fn responses_row(outcome: &FlashOutcome) -> [String; 8] {
