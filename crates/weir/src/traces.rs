@@ -47,7 +47,18 @@ pub(crate) fn buffered(input: impl Read + Send + 'static) -> Box<dyn BufRead + S
 
 /// Returns the failure for an error in a trace.
 pub fn trace_failure(error: &TraceError) -> Failure {
-    Failure::from_message(ErrorKind::Usage, &error.to_string())
+    let TraceError::UnknownFormat { trace, found, known } = error else {
+        return Failure::from_message(ErrorKind::Usage, &error.to_string());
+    };
+    let found = found.to_string();
+    // An excerpt has bytes that are not UTF-8 replaced, and control characters escaped.
+    let message = match found.contains(char::REPLACEMENT_CHARACTER) || found.contains("\\u{") {
+        true => format!("{trace} is not text, and no binary format of traces"),
+        false => format!("{trace}: no format is known whose first line is {found}"),
+    };
+    let help =
+        "check that it is a trace; if it is, name its format with --format (weir trace convert: --from)";
+    Failure::usage(message, format!("{help}, one of {known}"))
 }
 
 /// Checks that an output file is not the trace that the command reads.
@@ -61,5 +72,30 @@ pub fn refuse_input_as_output(trace: &Path, out: &Path) -> Result<(), Failure> {
             "name another file to write",
         )),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_trace_is_suspected() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let said = |content: &[u8]| {
+            std::fs::write(&path, content).expect("written");
+            let failure = open(&path, None, "").expect_err("no trace");
+            format!("{} -> {}", failure.message, failure.help)
+        };
+        let text = said(b"[pool]\nname = \"x\"\n");
+        assert!(text.contains("whose first line is \"[pool]\" -> check that it is a trace"), "{text}");
+        assert!(text.contains("--format (weir trace convert: --from), one of weir, msr"), "{text}");
+        for binary in
+            [&b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0"[..], &[0xde, 0xad, 0xbe, 0xef].repeat(16)]
+        {
+            let said = said(binary);
+            assert!(said.contains("is not text, and no binary format") && !said.contains("ELF"), "{said}");
+        }
     }
 }
