@@ -3,7 +3,8 @@
 use weir_model::{Bytes, Nanos};
 
 /// Parses a size with its unit, in either case: `4GiB`, `64 KiB`, `10G`, `500GB`. `K`, `M`, `G`, `T`, `P`,
-/// alone or with `i`, are powers of 1024, as in Linux's tools; with `B` alone, powers of 1000.
+/// alone or with `i`, are powers of 1024, as in Linux's tools; with `B` alone, powers of 1000. `Gb` and the
+/// like are refused, because they usually mean bits.
 ///
 /// # Errors
 /// Returns what is allowed, as the end of a sentence that begins with the given text.
@@ -13,6 +14,11 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     let (number, unit) = text.split_at(digits);
     if !number.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(allowed());
+    }
+    if let [b'K' | b'M' | b'G' | b'T' | b'P' | b'E', b'b'] = unit.trim_start().as_bytes() {
+        let unit = unit.trim();
+        let prefix = &unit[..1];
+        return Err(format!("a size in bytes: {prefix}B or {prefix}iB, for {unit} means bits"));
     }
     let unit = match unit.trim_start().to_ascii_lowercase().as_str() {
         "b" => "B",
@@ -95,6 +101,7 @@ mod tests {
             }
         }
         assert_eq!((size("10G"), size("1.5T")), (Ok(Bytes::gib(10)), Ok(Bytes::gib(1536))));
+        assert_eq!(size("1Gb"), Err("a size in bytes: GB or GiB, for Gb means bits".into()));
         for text in ["1.G.B", "4ZiB", "1..5G", "4 G B", "4Gib/s", "\u{b2}G"] {
             assert!(size(text).is_err(), "{text}: {:?}", size(text));
         }

@@ -41,10 +41,10 @@ pub enum Command {
     Fs(fs::FsCommand),
     /// Run the same load on a disk, on a pool and on an SSD, modelled, and compare speed and price
     Demo(demo::DemoArgs),
-    /// Simulate pools, caches and flash under a load, in virtual time
+    /// Simulate pools, caches, flash, logs and file systems under a load, in virtual time
     #[command(subcommand)]
     Sim(sim::SimCommand),
-    /// Inspect, plot, convert and generate I/O traces
+    /// Record, analyze, plot, convert and generate I/O traces
     #[command(subcommand)]
     Trace(trace::TraceCommand),
     /// Recommend devices for a trace, by price, response time and flash life
@@ -121,7 +121,25 @@ pub fn parse_failure(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    Failure::usage(message.trim(), suggest_commands(error).unwrap_or_else(|| rest.trim().to_owned()))
+    let message = spell_out_range(message.trim());
+    Failure::usage(message, suggest_commands(error).unwrap_or_else(|| rest.trim().to_owned()))
+}
+
+/// Replaces the range at the end of a message of clap, such as `3 is not in 1..=2`, by words.
+fn spell_out_range(message: &str) -> String {
+    let range = || {
+        let (head, range) = message.rsplit_once(" is not in ")?;
+        let (least, most) = range.split_once("..")?;
+        let (least, most): (i128, _) = (least.parse().ok()?, most.trim_start_matches('='));
+        let allowed = match most.parse::<i128>() {
+            Ok(most) if most == least + 1 => format!("{least} or {most}"),
+            // A type's greatest number says nothing.
+            Ok(most) if most < i128::from(u32::MAX) => format!("a number from {least} to {most}"),
+            _ => format!("a number from {least} up"),
+        };
+        Some(format!("{head} is not {allowed}"))
+    };
+    range().unwrap_or_else(|| message.to_owned())
 }
 
 #[cfg(test)]
@@ -188,6 +206,15 @@ mod tests {
         assert_eq!(mistyped.message, "unrecognized subcommand 'creat'");
         assert!(mistyped.help.starts_with("tip: a similar subcommand exists: 'create'"), "{}", mistyped.help);
         assert_eq!(failure(&["status"]).help, "there is weir pool status and weir fs status");
+        for (arguments, end) in [
+            (["volume", "create", "x", "--size", "1G", "--copies", "3"].as_slice(), ": 3 is not 1 or 2"),
+            (&["sim", "place", "zipf", "--windows", "0"], ": 0 is not a number from 1 to 10000"),
+            (&["sim", "flash", "zipf", "--wear-gap", "0"], ": 0 is not a number from 1 up"),
+            (&["advise", "x", "--requests", "1"], ": 1 is not a number from 2 up"),
+        ] {
+            let failure = failure(arguments);
+            assert!(failure.message.ends_with(end), "{failure:?}");
+        }
     }
 
     #[test]

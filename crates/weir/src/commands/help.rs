@@ -143,7 +143,8 @@ fn loads(width: Width) -> String {
     let patterns = Table::new(["PATTERN", "REQUESTS"], PATTERNS.map(|row| row.map(str::to_owned)));
     let keys = Table::new(["KEY", "MEANING", "DEFAULT"], KEYS.map(|row| row.map(str::to_owned)));
     format!(
-        "The words of a synthetic load, for weir sim place and weir trace generate.\n\n\
+        "The words of a synthetic load, for weir sim place, weir sim flash, weir sim logs and weir trace \
+         generate.\n\n\
          A load has one part or several. A part is a pattern, then keys with values. Parts joined by / follow \
          one another, in a circle; parts joined by & run at the same time on one disk; parts joined by | \
          run at the same time, each on its own disk.\n\n\
