@@ -253,7 +253,7 @@ impl Advice {
         }
         words
             .extend(pick.run.iter().flat_map(|run| &run.endurance).map(|kind| self.describe_endurance(kind)));
-        words.extend(self.write_budget.map(|(budget, cost)| describe_budget(budget, cost)));
+        words.extend(self.write_budget.map(|(budget, cost)| describe_budget(budget, cost, pick)));
         let at = self.finalists.iter().position(|index| *index == self.pick).unwrap_or(0);
         let ran =
             |index: &&usize| self.rows[**index].run.as_ref().is_some_and(|run| run.overload_reason.is_none());
@@ -357,10 +357,16 @@ impl Advice {
     }
 }
 
-/// Returns a sentence about what a write budget costs.
-fn describe_budget(budget: Bytes, cost: Option<BudgetCost>) -> String {
+/// Returns a sentence about what a write budget costs the pick.
+fn describe_budget(budget: Bytes, cost: Option<BudgetCost>, pick: &Row) -> String {
     let Some(BudgetCost { written_per_day: [limited, free], hit_share: [less, more], .. }) = cost else {
-        return format!("A budget of {budget} a day limits nothing: no fast device of it is flash.");
+        let has_flash = pick.run.as_ref().is_some_and(|run| !run.endurance.is_empty());
+        let why = match (pick.set.fast, has_flash) {
+            (None, true) => "all devices are SSDs, so writes have nowhere else to go",
+            (None, false) => "no device is flash",
+            (Some(_), _) => "no fast device is flash",
+        };
+        return format!("A budget of {budget} a day limits nothing: {why}.");
     };
     let per_day = |bytes: f64| Bytes(bytes as u64);
     format!(

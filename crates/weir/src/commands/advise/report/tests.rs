@@ -95,7 +95,10 @@ fn endurance_and_the_cost_of_a_budget_are_told() {
     assert_eq!(json["write_budget"]["unlimited_hit_share"], 0.7);
     assert_eq!(json["sets"][1]["simulated"]["flash"][0]["endurance"]["source"], "log");
     advice.write_budget = Some((cost.budget, None));
-    assert!(advice.human(Width::UNLIMITED).contains("limits nothing"));
+    assert!(advice.human(Width::UNLIMITED).contains("limits nothing: no fast device is flash."));
+    advice.rows[1].set.fast = None;
+    let text = advice.human(Width::UNLIMITED);
+    assert!(text.contains("all devices are SSDs, so writes have nowhere else to go."), "{text}");
 }
 
 #[test]
