@@ -56,29 +56,43 @@ pub struct TraceOptions {
 /// What is assumed of flash devices, and what may be written to them.
 #[derive(Clone, Debug, Args)]
 pub struct FlashOptions {
-    /// Take the usual rating of these cells for the life of flash
-    #[arg(long, value_name = "CELL", default_value = "tlc", help_heading = ENDURANCE)]
+    /// Take the usual rating of these cells for the life of flash [default: tlc]
+    #[arg(long, value_name = "CELL", help_heading = ENDURANCE)]
     #[arg(value_parser = PossibleValuesParser::new(Cell::ALL.map(|cell| cell.name)))]
-    pub cell: String,
+    pub cell: Option<String>,
     /// Set how often a cell can be erased [default: the usual rating of --cell]
     #[arg(long, value_name = "N", help_heading = ENDURANCE)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub cycles: Option<u32>,
-    /// Set the spare factor, the over-provisioned share of a device's flash in use: (T - U) / T
-    #[arg(long, value_name = "SHARE", default_value = "7%", value_parser = spare_factor)]
-    #[arg(help_heading = ENDURANCE)]
-    pub spare: f64,
-    /// Tell what it would cost to write at most SIZE per day to flash
+    /// Set the spare factor, the over-provisioned share of a device's flash in use: (T - U) / T [default: 7%]
+    #[arg(long, value_name = "SHARE", value_parser = spare_factor, help_heading = ENDURANCE)]
+    pub spare: Option<f64>,
+    /// Report what a budget of SIZE written to flash per day would cost
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = ENDURANCE)]
     pub write_budget: Option<Bytes>,
 }
 
 impl FlashOptions {
+    /// Returns the name of the cells.
+    pub(crate) fn cell(&self) -> &str {
+        self.cell.as_deref().unwrap_or("tlc")
+    }
+
     /// Returns the rating that they describe.
     pub(crate) fn rating(&self) -> FlashRating {
         // The argument parser accepts no other name.
-        let rated = Cell::by_name(&self.cell).map_or(1, |cell| cell.cycles);
-        FlashRating { cycles: self.cycles.unwrap_or(rated), spare: self.spare }
+        let rated = Cell::by_name(self.cell()).map_or(1, |cell| cell.cycles);
+        FlashRating { cycles: self.cycles.unwrap_or(rated), spare: self.spare.unwrap_or(0.07) }
+    }
+
+    /// Returns the first given option that describes the flash.
+    pub(crate) fn rating_option(&self) -> Option<&'static str> {
+        let options = [
+            (self.cell.is_some(), "--cell"),
+            (self.cycles.is_some(), "--cycles"),
+            (self.spare.is_some(), "--spare"),
+        ];
+        options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
     }
 }
 
@@ -138,10 +152,12 @@ pub(crate) fn size(text: &str) -> Result<Bytes, String> {
         Ok(size) if size.get().is_multiple_of(weir_model::SECTOR) && size.get() >= weir_model::BLOCK => {
             Ok(size)
         }
-        Ok(size) => Err(format!(
-            "{} bytes is not a multiple of 512 from 4096 up; use a unit such as MiB or GiB",
-            size.get()
-        )),
+        Ok(size) if size.get() < weir_model::BLOCK => {
+            Err(format!("{size} is too small: write {} or more", Bytes(weir_model::BLOCK)))
+        }
+        Ok(size) => {
+            Err(format!("{} bytes are no multiple of 512; use a unit such as MiB or GiB", size.get()))
+        }
         Err(allowed) => Err(format!("write {allowed}")),
     }
 }
@@ -155,8 +171,12 @@ mod tests {
         assert_eq!(size("4GiB"), Ok(Bytes::gib(4)));
         assert_eq!((size("1GB"), size("1G")), (Ok(Bytes(1_000_000_000)), Ok(Bytes::gib(1))));
         assert_eq!(size("500GB"), Ok(Bytes(500_000_000_000)));
-        for bad in ["5KB", "512B", "1.3KiB"] {
-            assert!(size(bad).is_err(), "{bad}");
+        for (bad, why) in [
+            ("5KB", "5000 bytes are no multiple of 512; use a unit"),
+            ("512B", "512 B is too small: write 4 KiB or more"),
+            ("1KiB", "1 KiB is too small: write 4 KiB or more"),
+        ] {
+            assert!(size(bad).is_err_and(|said| said.starts_with(why)), "{bad}: {:?}", size(bad));
         }
     }
 }

@@ -143,7 +143,7 @@ fn write_files(trace_path: &Path, args: &AdviseArgs, advice: &Advice) -> Result<
 fn cell_name(flash: &FlashOptions) -> String {
     match flash.cycles {
         Some(cycles) => format!("cells of {cycles} erases"),
-        None => format!("{} cells", flash.cell.to_uppercase()),
+        None => format!("{} cells", flash.cell().to_uppercase()),
     }
 }
 

@@ -43,7 +43,7 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "NAME=SCALE", value_parser = scale, help_heading = LOAD)]
     pub scale: Vec<Scale>,
     /// Stop after TIME of virtual time, of which the first third is warm-up
-    /// [default: the whole load, at least 10min]
+    /// [default: the whole load, repeated to fill 10min; with --closed and --ramp 10min]
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = LOAD)]
     pub duration: Option<Nanos>,
     /// Stop after N requests [default: 3000000 with --closed]
@@ -52,7 +52,7 @@ pub struct PlaceArgs {
     /// Leave data at its first place, whatever the policies ask for
     #[arg(long)]
     pub no_moves: bool,
-    /// Report how long the flash of each SSD lasts
+    /// Report how long the flash of each SSD lasts; --write-budget does, too
     #[arg(long)]
     pub endurance: bool,
     /// What is assumed of flash.

@@ -32,6 +32,13 @@ use weir_sim::{
 /// Fails if the load, the pool or the plan is invalid.
 pub(super) fn run(pool: &Path, args: &PlaceArgs) -> Result<Comparison, Failure> {
     args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, OutputKind::Picture))?;
+    if let Some(option) = args.flash.rating_option().filter(|_| !reports_endurance(args)) {
+        let help = format!("add --endurance, or leave {option} out");
+        return Err(Failure::usage(
+            format!("{option} does nothing without --endurance or --write-budget"),
+            help,
+        ));
+    }
     let described = PoolDescription::read(pool)?;
     let spec = pool_spec(&described, args)?;
     if args.flash.write_budget.is_some() && spec.flash() == DeviceSet::default() {
@@ -74,11 +81,15 @@ fn simulate(
         Some(budget) => budgeted(policy, spec.flash(), budget),
         None => policy,
     };
-    if !args.endurance && args.flash.write_budget.is_none() {
+    if !reports_endurance(args) {
         return place(spec, policy, load, plan);
     }
     let outcome = place_with_endurance(spec, policy, load, plan, args.flash.rating())?;
     Ok(Outcome { write_budget_bytes: budget.map(|budget| budget.0), ..outcome })
+}
+
+fn reports_endurance(args: &PlaceArgs) -> bool {
+    args.endurance || args.flash.write_budget.is_some()
 }
 
 fn unknown_policy(name: &str) -> Failure {

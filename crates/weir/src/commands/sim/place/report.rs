@@ -216,18 +216,34 @@ fn endurance(width: Width, outcomes: &[Outcome]) -> String {
     for pair in outcomes.windows(2) {
         let (free, limited) = (&pair[0], &pair[1]);
         let Some(budget) = limited.write_budget_bytes else { continue };
+        let [limited_bytes, free_bytes] = [limited, free].map(written_per_day);
         text += &format!(
-            "\n{}: with at most {} a day written to flash it carries out {:.1} % of the commands instead of \
-             {:.1} %, and a request takes {} on average instead of {}\n",
+            "\n{}: with a budget of {} a day, {} a day are written to flash instead of {}; flash carries out \
+             {:.1} % of the commands instead of {:.1} %, and a request takes {} on average instead of {}\n",
             free.policy,
             Bytes(budget),
+            limited_bytes,
+            free_bytes,
             limited.flash_share() * 100.0,
             free.flash_share() * 100.0,
             limited.all.mean,
             free.all.mean
         );
+        if limited_bytes > Bytes(budget) {
+            text += &format!(
+                "{}: the budget is exceeded: it does not limit writes to blocks already on flash, new data \
+                 and metadata\n",
+                free.policy
+            );
+        }
     }
     text
+}
+
+/// Returns the bytes written to all flash devices per day.
+fn written_per_day(outcome: &Outcome) -> Bytes {
+    let endurances = outcome.devices.iter().filter_map(|device| device.endurance);
+    Bytes(endurances.filter_map(|found| found.lifetime.bytes_per_day).sum::<f64>() as u64)
 }
 
 fn endurance_row(outcome: &Outcome, device: &DeviceOutcome, found: DeviceEndurance) -> [String; 7] {

@@ -91,11 +91,24 @@ fn endurance_and_the_cost_of_a_budget_are_told() {
     free.devices[0].endurance = Some(endurance);
     let mut limited = Outcome { write_budget_bytes: Some(50 << 30), ..free.clone() };
     limited.devices[0].served = 0.25;
+    let of = |per_day| DeviceEndurance::with_amplification(rating, Bytes::gib(1), per_day, (2.5, source));
+    limited.devices[0].endurance = Some(of((60_u64 << 30) as f64));
+    let mut met = limited.clone();
+    met.devices[0].endurance = Some(of((40_u64 << 30) as f64));
+    let within = comparison(vec![free.clone(), met]).human(Width::UNLIMITED);
+    assert!(within.contains("40 GiB a day are written") && !within.contains("exceeded"), "{within}");
     let comparison = comparison(vec![free, limited]);
     assert_fits(|width| comparison.human(width));
     let text = comparison.human(Width::UNLIMITED);
     assert!(text.contains("at most 2.50") && text.contains(" (budget)"), "{text}");
-    assert!(text.contains("with at most 50 GiB a day written to flash it carries out 25.0 %"), "{text}");
+    let said = "with a budget of 50 GiB a day, 60 GiB a day are written to flash instead of 931.3 GiB; flash \
+                carries out 25.0 %";
+    assert!(text.contains(said), "{text}");
+    assert!(
+        text.contains("the budget is exceeded: it does not limit writes to blocks already on flash"),
+        "{text}"
+    );
+    assert!(text.contains(" days"), "a life below a year: {text}");
     let document = serde_json::to_value(comparison.document()).expect("JSON");
     assert_eq!(document["results"][1]["write_budget_bytes"], 50_u64 << 30);
     let device = &document["results"][0]["devices"][0];
