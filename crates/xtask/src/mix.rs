@@ -68,7 +68,7 @@ const OTHERS: [Mix; 20] = [
     Mix::Hanging,
     Mix::Duplexed,
     Mix::ServedLosing,
-    Mix::General,
+    Mix::ServedLosing,
     Mix::Mirrored,
     Mix::Moving,
     Mix::Flushing,
