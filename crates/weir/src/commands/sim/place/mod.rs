@@ -190,3 +190,34 @@ fn plan(args: &PlaceArgs, loaded: &LoadSource) -> Result<Plan, Failure> {
 
 /// Default of `--requests` in a closed loop, because fast devices answer very many requests in ten minutes.
 const CLOSED_REQUESTS: u64 = 3_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: PlaceArgs,
+    }
+
+    /// A rating of flash is refused where no endurance is reported, and taken where it is.
+    #[test]
+    fn ratings_without_endurance_are_refused() {
+        let said = |options: &[&str]| {
+            let words = [&["place", "zipf"], options].concat();
+            let failure = run(Path::new("/nowhere/pool.toml"), &Words::parse_from(words).args);
+            let failure = failure.expect_err("there is no pool file");
+            format!("{} -> {}", failure.message, failure.help)
+        };
+        for (option, value) in [("--cell", "qlc"), ("--cycles", "100"), ("--spare", "10%")] {
+            let refused = said(&[option, value]);
+            assert!(refused.starts_with(&format!("{option} does nothing without --endurance")), "{refused}");
+            for more in [&["--endurance"][..], &["--write-budget", "1GiB"]] {
+                let taken = said(&[&[option, value], more].concat());
+                assert!(taken.contains("/nowhere/pool.toml"), "{taken}");
+            }
+        }
+    }
+}
