@@ -368,14 +368,11 @@ fn degraded_writes_are_reported_and_resynced() {
 /// A second copy that is there takes no more space of the metadata area: it is completed even in a full one.
 #[test]
 fn copies_are_resynced_in_a_full_metadata_area() {
-    let mut h = Harness::of(
-        Shape { devices: 3, members: 2, copies: 2, volume: 1 << 44, ..Shape::default() },
-        "sequential",
-    );
+    let shape = Shape { devices: 3, members: 2, copies: 2, volume: 1 << 44, ..Shape::default() };
+    let mut h = Harness::of(shape, "sequential");
     h.write(0, &[1; EXTENT]);
     // One extent in each page of the map.
-    let apart = 700 * EXTENT as u64;
-    let refused = (1..).find(|n| h.request(Op::Write, n * apart, &[1; 4096], false).is_err());
+    let refused = (1..).find(|n| h.request(Op::Write, n * 700 * EXTENT as u64, &[1; 4096], false).is_err());
     assert!(refused > Some(8) && h.free() > 0, "{refused:?}");
     h.flush().expect("a flush");
     h.lose(DeviceId(0));
