@@ -1,7 +1,6 @@
 //! Repairs that need no guess.
 
-use super::report::{Remedy, Report};
-use super::superblocks::TRUNCATED_REMEDY;
+use super::report::{Finding, Remedy, Report};
 use crate::format::value::{RecordId, Word};
 use crate::state::records::GROUP;
 use crate::{Map, MapError, OpenOptions, Superblock, create, open};
@@ -39,7 +38,7 @@ pub fn repair(store: &mut dyn Store, report: &Report) -> Result<RepairSummary, M
     }
     let superblocks: Vec<Superblock> = report.superblocks.iter().flatten().cloned().collect();
     // Opening would take a truncated device into the pool again.
-    let may_open = !report.findings.iter().any(|f| f.remedy == Remedy::Manual(TRUNCATED_REMEDY));
+    let may_open = !report.findings.iter().any(Finding::is_left_truncated);
     let opening = report.findings.iter().any(|f| matches!(f.remedy, Remedy::Roots | Remedy::Free));
     if opening && may_open {
         let (_, _, waste) =

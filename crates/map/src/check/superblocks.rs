@@ -17,7 +17,7 @@ const SIZE_CHANGED_REMEDY: &str = "put the pool's own device back, restore it fr
 const ZEROS: &str = "there is none, the page is zeros, as in a file that was truncated and has grown again";
 const DEVICE_ABSENT: &str = "the device is absent";
 const TRUNCATED_CONSEQUENCE: &str = "weir serve refuses the device: what was cut off it reads as zeros";
-pub(super) const TRUNCATED_REMEDY: &str = "serve without it (weir serve --without NAME; if that is refused, \
+const TRUNCATED_REMEDY: &str = "serve without it (weir serve --without NAME; if that is refused, \
      it says what else it takes); --repair leaves it alone: its zeros would be taken for the second \
      copy of what was written";
 const OUTDATED_REMEDY: &str = "put its current file back; without it, opening makes its copies anew where \
@@ -46,6 +46,15 @@ pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut
     }
     let members = check_consistency(&superblocks, sizes, report);
     Devices { superblocks, members }
+}
+
+impl Finding {
+    /// Whether the device was truncated and data that it held is elsewhere as well, by two copies or by a
+    /// policy: [`repair`](super::repair) leaves it alone, because its zeros could be taken for that data.
+    #[must_use]
+    pub fn is_left_truncated(&self) -> bool {
+        self.remedy == Remedy::Manual(TRUNCATED_REMEDY)
+    }
 }
 
 /// Changes the remedy of findings on truncated devices: such a device must not come back as a copy, zeros

@@ -164,6 +164,34 @@ fn no_flush_succeeds_once_the_metadata_device_was_truncated() {
     }
 }
 
+/// A policy's copies are elsewhere as well: the pool's only metadata device cannot come back without a backup,
+/// and whoever asks is told so.
+#[test]
+fn check_says_why_a_truncated_metadata_device_is_left_alone() {
+    let of = devices(&std::env::temp_dir(), "mirror");
+    let server = of.pool.serve();
+    let mut client = connect(&of.pool);
+    fill(&mut client);
+    let has_copy = || of.pool.json(&["explain", "disk", "0"])["places"].as_array().map(Vec::len) == Some(2);
+    let copied = (0..100).any(|_| {
+        (0..2000).for_each(|i| drop(client.read(i % 4 * EXTENT, 4096).expect("a read")));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        has_copy()
+    });
+    assert!(copied, "extents that are read much get a second copy");
+    client.disconnect();
+    server.stop("TERM");
+    truncate(&of.paths[1], SIZE / 2, true);
+    let said = of.pool.refused(&["serve", "--nbd", "unix:nbd.sock"], 3);
+    assert!(said.contains("which refuses if other devices hold a part of its data"), "{said}");
+    for arguments in [&["pool", "check"][..], &["pool", "check", "--repair"]] {
+        let output = of.pool.weir(arguments);
+        assert_eq!(output.status.code(), Some(4));
+        let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("only metadata") && said.contains("--repair leaves it alone"), "{said}");
+    }
+}
+
 #[test]
 fn read_only_load_is_checked_at_intervals() {
     for place in places() {

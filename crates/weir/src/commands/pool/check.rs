@@ -283,6 +283,14 @@ impl CheckOutcome {
                 .into();
         }
         let advice = finding.remedy.advice();
+        if finding.is_left_truncated() && self.indispensable.contains(finding.device) {
+            return "it has the pool's only metadata, so the pool cannot be opened without it; and a part of \
+                    its data is on another device as well (of a volume with two copies, or moved there by a \
+                    policy), for which the zeros that it now reads could be taken, so --repair leaves it \
+                    alone, and so does a dump's restoration: restore the device from a backup made before \
+                    it was truncated"
+                .into();
+        }
         if advice.contains("--without NAME") && self.indispensable.contains(finding.device) {
             return "it has the pool's only metadata, and the pool cannot be opened without it: restore it \
                     from a backup, or put the metadata back from a dump (weir pool restore FILE)"
