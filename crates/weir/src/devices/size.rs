@@ -132,9 +132,9 @@ pub(super) fn refuse_regrown(path: &Path, devices: &mut Devices, found: &Superbl
             path.display()
         ),
         format!(
-            "{}restore it from a backup, if no volume has two copies; or read what is left of it, zeros where \
-             it was cut off: weir pool check --repair, which refuses if other devices hold a part of its data, \
-             too{restore}",
+            "{}restore it from a backup, if no volume has two copies; or read what is left of it, zeros \
+             where it was cut off: weir pool check --repair, which refuses if other devices hold a part of \
+             its data, too{restore}",
             without.unwrap_or_default()
         ),
     ))

@@ -164,8 +164,8 @@ fn no_flush_succeeds_once_the_metadata_device_was_truncated() {
     }
 }
 
-/// A policy's copies are elsewhere as well: the pool's only metadata device cannot come back without a backup,
-/// and whoever asks is told so.
+/// A policy's copies are elsewhere as well: the pool's only metadata device cannot come back without a
+/// backup, and whoever asks is told so.
 #[test]
 fn check_says_why_a_truncated_metadata_device_is_left_alone() {
     let of = devices(&std::env::temp_dir(), "mirror");
@@ -187,7 +187,8 @@ fn check_says_why_a_truncated_metadata_device_is_left_alone() {
     for arguments in [&["pool", "check"][..], &["pool", "check", "--repair"]] {
         let output = of.pool.weir(arguments);
         assert_eq!(output.status.code(), Some(4));
-        let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains("only metadata") && said.contains("--repair leaves it alone"), "{said}");
     }
 }
