@@ -84,14 +84,14 @@ fn fewer_open_files_mean_fewer_clients_and_a_warning() {
     let pool = Pool::small().create("disk", "64MiB");
     let weir = env!("CARGO_BIN_EXE_weir");
     let script = format!(
-        "ulimit -n 900; {weir} --pool {} serve --nbd unix:{} 2>{} & echo $!",
+        "ulimit -n 900; exec {weir} --pool {} serve --nbd unix:{} 2>{}",
         pool.path("pool.toml").display(),
         pool.path("few").display(),
         pool.path("few.log").display()
     );
     let mut command = std::process::Command::new("bash");
-    command.args(["-c", &script]).stdout(std::process::Stdio::piped());
-    let mut shell = command.spawn().expect("a shell");
+    command.args(["-c", &script]).stdout(std::process::Stdio::null());
+    let mut server = command.spawn().expect("a shell, which becomes the server");
     let log = || std::fs::read_to_string(pool.path("few.log")).unwrap_or_default();
     while !log().contains("the limit on open files (900) allows") {
         assert!(!log().contains("error:"), "{}", log());
@@ -102,15 +102,10 @@ fn fewer_open_files_mean_fewer_clients_and_a_warning() {
     }
     let limit = pool.json(&["pool", "status"])["pool"]["clients"]["limit"].as_u64().expect("a limit");
     assert!(limit < 400 && limit > 100, "{limit}");
-    let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(shell.stdout.take().expect("its output")),
-        &mut line,
-    )
-    .expect("a line");
-    let stopped = std::process::Command::new("kill").arg(line.trim()).status().expect("kill");
+    let stopped = std::process::Command::new("kill").arg(server.id().to_string()).status().expect("kill");
     assert!(stopped.success());
-    let _ = shell.wait();
+    // It is gone before its devices are: without them it would refuse to end.
+    assert!(server.wait().expect("it ends").success());
 }
 
 const UNALIGNED: &str = "
