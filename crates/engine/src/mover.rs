@@ -163,15 +163,18 @@ pub(crate) fn clamp_range(core: &Core, blocks: BlockRange, place: PlaceId) -> Op
     (place.device.index() < core.devices.len()).then_some(BlockRange { first: blocks.first, count })
 }
 
-/// Whether the metadata area has space for the places that a move adds. For whole places of an extent that
-/// has a record there always is, because a write-back must not wait for space that only it can free; a second
-/// copy is always allowed as well.
+/// Whether the metadata area has space for what a move adds to it. A whole place that is there takes no more,
+/// whatever its blocks; each slot does. For whole places of an extent that has a record there always is,
+/// because a write-back must not wait for space that only it can free; a second copy is always allowed as
+/// well.
 fn has_space_for_move(core: &Core, key: ExtentKey, to: PlaceId) -> bool {
-    let is_owed = core.is_mirrored(key) || matches!(core.map.find(key), ExtentState::Record(_));
-    if to.kind == PlaceKind::Whole && is_owed {
-        core.map.has_metadata_space()
-    } else {
-        core.map.has_space_for_places()
+    if to.kind == PlaceKind::Fine {
+        return core.map.has_space_for_places();
+    }
+    match core.map.find(key) {
+        ExtentState::Record(record) => record.place(to).is_some() || core.map.has_metadata_space(),
+        _ if core.is_mirrored(key) => core.map.has_metadata_space(),
+        _ => core.map.has_space_for_places(),
     }
 }
 
@@ -268,7 +271,7 @@ impl DataPath {
         };
         if !self.base.core.is_usable(source.device)
             || !self.base.core.map.may_add_place(key, to)
-            || (record.place(to).is_none() && !has_space_for_move(&self.base.core, key, to))
+            || !has_space_for_move(&self.base.core, key, to)
         {
             return self.end_move(id);
         }

@@ -460,12 +460,16 @@ fn write_back_continues_with_full_metadata() {
     let (home, slots) = (place(0, PlaceKind::Whole), place(1, PlaceKind::Fine));
     let key = h.copied(slots);
     h.act(Action::Drop { key, blocks: BlockRange { first: 4, count: 2 }, from: home });
-    h.write(EXTENT as u64, &[2; EXTENT]);
+    h.write(EXTENT as u64, &[2; 2 * EXTENT]);
+    let (other, in_part) = (h.key(1), h.key(2));
+    h.act(Action::Copy { key: in_part, blocks: BlockRange { first: 0, count: 4 }, to: slots });
     h.flush().expect("a flush");
     h.fill_metadata_area();
-    let other = h.key(1);
-    h.act(Action::Copy { key: other, blocks: ALL, to: slots });
+    for key in [other, in_part] {
+        h.act(Action::Copy { key, blocks: ALL, to: slots });
+    }
     assert_eq!(h.places(1), [(home, 32)], "nobody needs a copy");
+    assert_eq!(h.places(2), [(home, 32), (slots, 4)], "each slot takes space");
     h.act(Action::Move { key, blocks: ALL, to: home });
     h.flush().expect("a flush");
     assert_eq!(h.places(0), [(home, 32)]);
