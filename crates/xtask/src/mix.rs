@@ -1,12 +1,13 @@
 //! Mixes of histories: the general one, and some that aim at combinations which it rarely produces.
 
+mod losing;
+mod served_losing;
 mod transforms;
 
 use clap::ValueEnum;
-use transforms::{
-    add_durable_changes, add_flushes, add_large_frames, add_repeated_failures, add_served_failures,
-    audit_often, make_faults_hang,
-};
+use losing::add_repeated_failures;
+use served_losing::add_served_failures;
+use transforms::{add_durable_changes, add_flushes, add_large_frames, audit_often, make_faults_hang};
 use weir_engine::Percent;
 use weir_model::{Rng, Seed};
 use weir_policy::harm::{MoveControl, Rules};
