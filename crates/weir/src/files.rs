@@ -1,10 +1,11 @@
 //! Output files of commands, which never overwrite other data unless the user asks for it.
 
 use crate::failure::Failure;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::FileTypeExt as _;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 
 /// The content of an output file that a command may replace or, for results, append to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,21 @@ pub fn refuse_kernel_folder(path: &Path) -> Result<(), Failure> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Creates the part of a file, which gets the file's name once it is complete, so that nobody takes a part
+/// for a whole. Its name is unique to this process: no existing file is written to. `mode` is the file's
+/// mode, less what the umask takes.
+///
+/// # Errors
+/// Fails if the part cannot be created.
+pub fn create_part(path: &Path, mode: u32) -> Result<(PathBuf, File), Failure> {
+    let mut part = OsString::from(path);
+    part.push(format!(".{}.part", std::process::id()));
+    let part = PathBuf::from(part);
+    let file = File::options().write(true).create_new(true).mode(mode).open(&part);
+    let file = file.map_err(|error| Failure::os("create", &part, &error))?;
+    Ok((part, file))
 }
 
 /// Refuses to replace a file, unless it is empty or holds output of the same kind.

@@ -172,13 +172,17 @@ fn sets_have_capacity_and_faster_smaller_fast_devices() {
     assert!(error.to_string().contains("device odd: there is no model of \"punch-cards\""), "{error}");
 }
 
+const WANTED: RequiredCapacity = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
+
+fn demand(trace: &Trace) -> Demand {
+    Demand::new(trace, MeasuredPart::of(trace, 1_000_000)).expect("a demand")
+}
+
 #[test]
 fn larger_fast_devices_are_faster_and_life_follows_writes() {
-    let trace = skewed();
-    let demand = Demand::new(&trace, MeasuredPart::of(&trace, 1_000_000)).expect("a demand");
-    let offers = offers();
-    let wanted = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
-    let search = Search::new(&demand, &offers, wanted);
+    let (trace, offers) = (skewed(), offers());
+    let demand = demand(&trace);
+    let search = Search::new(&demand, &offers, WANTED);
     let [ssd, large, disk] = [0, 1, 2].map(|offer| DeviceGroup { offer, count: 1 });
     let two = DeviceGroup { count: 2, ..ssd };
     let all = [
@@ -206,11 +210,9 @@ fn larger_fast_devices_are_faster_and_life_follows_writes() {
 
 #[test]
 fn predictions_match_the_engine() {
-    let trace = skewed();
-    let demand = Demand::new(&trace, MeasuredPart::of(&trace, 1_000_000)).expect("a demand");
-    let offers = offers();
-    let wanted = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
-    let search = Search::new(&demand, &offers, wanted);
+    let (trace, offers) = (skewed(), offers());
+    let demand = demand(&trace);
+    let search = Search::new(&demand, &offers, WANTED);
     let [ssd, disk] = [0, 2].map(|offer| DeviceGroup { offer, count: 1 });
     for set in [
         DeviceSet { fast: None, second: None, slow: disk },
@@ -239,11 +241,9 @@ fn predictions_match_the_engine() {
 /// A budget of which nothing is used up changes nothing; a tight one costs hits and saves writes.
 #[test]
 fn a_write_budget_costs_hits() {
-    let trace = skewed();
-    let demand = Demand::new(&trace, MeasuredPart::of(&trace, 1_000_000)).expect("a demand");
-    let offers = offers();
-    let wanted = RequiredCapacity { capacity: Bytes::gib(500), active: Bytes::gib(500) };
-    let search = Search::new(&demand, &offers, wanted);
+    let (trace, offers) = (skewed(), offers());
+    let demand = demand(&trace);
+    let search = Search::new(&demand, &offers, WANTED);
     let [ssd, disk] = [0, 2].map(|offer| DeviceGroup { offer, count: 1 });
     let set = DeviceSet { fast: Some(ssd), second: None, slow: disk };
     let cost = |budget| search.budget_cost(&set, budget).expect("the SSD is flash");

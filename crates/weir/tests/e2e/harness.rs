@@ -35,9 +35,14 @@ impl Pool {
 
     /// Writes a pool file with this text; the pool is not yet created.
     pub(crate) fn from_text(text: &str) -> Self {
-        let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("pool.toml"), text).expect("the pool file is written");
-        Self { folder }
+        let pool = Self::empty_folder();
+        std::fs::write(pool.path("pool.toml"), text).expect("the pool file is written");
+        pool
+    }
+
+    /// Returns a folder without a pool file, for commands that need none.
+    pub(crate) fn empty_folder() -> Self {
+        Self { folder: tempfile::Builder::new().prefix("weir-e2e-").tempdir().expect("a temporary folder") }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

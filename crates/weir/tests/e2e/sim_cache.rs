@@ -4,19 +4,12 @@ use crate::harness::Pool;
 
 const USAGE: i32 = 2;
 
-/// Returns a folder without a pool file, which the command does not need.
-fn folder() -> Pool {
-    let pool = Pool::from_text("");
-    std::fs::remove_file(pool.path("pool.toml")).expect("removed");
-    pool
-}
-
 /// A trace of three reads and a write of 4 KiB blocks: 0, 1, 0, and 0 to 1.
 const TRACE: &str = "0.000 0 0 4096 1\n1.000 0 4096 4096 1\n2.000 0 0 4096 1\n3.000 0 0 8192 0\n";
 
 #[test]
 fn policies_admissions_and_sizes_are_compared() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     let arguments = [
         "sim",
@@ -53,7 +46,7 @@ fn policies_admissions_and_sizes_are_compared() {
 
 #[test]
 fn write_modes_direct_the_writes() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     let run = |mode: &[&str]| {
         let arguments = ["sim", "cache", "t.trace", "--size", "2blk", "--write-mode"];
@@ -67,7 +60,7 @@ fn write_modes_direct_the_writes() {
 
 #[test]
 fn block_size_is_respected() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     let arguments = ["sim", "cache", "t.trace", "--block-size", "8KiB", "--size", "100%,1blk,16KiB"];
     let told = folder.json(&arguments);
@@ -83,7 +76,7 @@ fn block_size_is_respected() {
 
 #[test]
 fn invalid_arguments_are_rejected() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     std::fs::write(folder.path("bad"), "hello, world\n").expect("written");
     let says = |arguments: &[&str], parts: &[&str]| {
@@ -104,7 +97,7 @@ fn invalid_arguments_are_rejected() {
 
 #[test]
 fn a_dirty_share_without_writing_back_is_refused() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     std::fs::write(folder.path("t.trace"), TRACE).expect("written");
     let said = folder.refused(&["sim", "cache", "t.trace", "--dirty", "30%"], USAGE);
     assert!(said.contains("--write-mode is through") && said.contains("add --write-mode back"), "{said}");
@@ -118,7 +111,7 @@ fn synthetic(folder: &Pool) {
 
 #[test]
 fn caches_on_flash_report_amplification_and_lifetime() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     synthetic(&folder);
     let arguments = ["sim", "cache", "t.weirtrace", "--policy", "lru,lrw", "--size", "50%", "--flash"];
     let more = ["--evict", "cache,gc", "--victims", "oldest,greedy", "--segment", "64KiB", "--cell", "qlc"];
@@ -150,7 +143,7 @@ fn caches_on_flash_report_amplification_and_lifetime() {
 
 #[test]
 fn a_write_budget_saves_flash() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     synthetic(&folder);
     let arguments = ["sim", "cache", "t.weirtrace", "--size", "30%", "--flash", "--write-budget", "10GiB"];
     let told = folder.json(&[&arguments[..], &["--write-mode", "back", "--container", "4MiB:40%"]].concat());
@@ -168,7 +161,7 @@ fn a_write_budget_saves_flash() {
 
 #[test]
 fn admission_policies_have_settings() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     let scan = "scan size=64KiB over=8MiB rate=100 for=1s";
     folder.run(["trace", "generate", scan, "--out", "scan.weirtrace"]);
     let fills = |more: &[&str]| {

@@ -5,16 +5,9 @@ use std::fmt::Write as _;
 
 const USAGE: i32 = 2;
 
-/// Returns a folder without a pool file, which the command does not need.
-fn folder() -> Pool {
-    let pool = Pool::from_text("");
-    std::fs::remove_file(pool.path("pool.toml")).expect("removed");
-    pool
-}
-
 #[test]
 fn victim_policies_are_compared() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     let load = "uniform reads=0% over=64MiB rate=1000";
     let device = ["--spare", "20%", "--block", "64", "--policy", "greedy,oldest"];
     let arguments = [&["sim", "flash", load][..], &device].concat();
@@ -39,7 +32,7 @@ fn victim_policies_are_compared() {
 
 #[test]
 fn a_trace_is_replayed() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     let mut trace = String::new();
     for i in 0..2000_u64 {
         let _ = writeln!(
@@ -63,7 +56,7 @@ fn a_trace_is_replayed() {
 
 #[test]
 fn impossible_simulations_are_refused() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     std::fs::write(folder.path("pages"), "1 1 0 0\n2 1 0 0\n").expect("written");
     let says = |arguments: &[&str], parts: &[&str]| {
         let said = folder.refused(&[&["sim", "flash"], arguments].concat(), USAGE);

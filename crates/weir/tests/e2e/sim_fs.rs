@@ -4,16 +4,9 @@ use crate::harness::Pool;
 
 const USAGE: i32 = 2;
 
-/// Returns a folder without a pool file, which the command does not need.
-fn folder() -> Pool {
-    let pool = Pool::from_text("");
-    std::fs::remove_file(pool.path("pool.toml")).expect("removed");
-    pool
-}
-
 #[test]
 fn sizes_of_nvm_and_policies_are_compared() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     let arguments = ["sim", "fs", "postmark scale=1/50", "--nvm", "none,1MiB,16MiB", "--memory", "16MiB"];
     let told = folder.json(&arguments);
     crate::schemas::validate_as("sim fs", told.to_string().as_bytes());
@@ -32,7 +25,7 @@ fn sizes_of_nvm_and_policies_are_compared() {
 
 #[test]
 fn impossible_file_systems_are_refused() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     let says = |arguments: &[&str], parts: &[&str]| {
         let said = folder.refused(&[&["sim", "fs"], arguments].concat(), USAGE);
         for part in parts {

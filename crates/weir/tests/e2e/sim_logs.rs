@@ -7,20 +7,13 @@ const LOAD: &str = "hotcold hot=first part=10% hits=90% reads=20% over=16MiB rat
 /// Small segments, as the data is small.
 const SEGMENTS: [&str; 4] = ["--upper-segment", "64KiB", "--warm-up", "2"];
 
-/// Returns a folder without a pool file, which the command does not need.
-fn folder() -> Pool {
-    let pool = Pool::from_text("");
-    std::fs::remove_file(pool.path("pool.toml")).expect("removed");
-    pool
-}
-
 fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["sim", "logs", LOAD][..], &SEGMENTS, more].concat()
 }
 
 #[test]
 fn segments_and_ratios_are_compared() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     let sweep = ["--ratio", "70%,90%", "--lower-segment", "64KiB,256KiB,1GiB", "--plot", "surface.svg"];
     let told = folder.json(&arguments(&sweep));
     crate::schemas::validate_as("sim logs", told.to_string().as_bytes());
@@ -48,7 +41,7 @@ fn segments_and_ratios_are_compared() {
 /// All options together: several logs, TRIM, metadata, a third layer and the defragger.
 #[test]
 fn logs_of_a_stack_are_listed() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     let options = [
         "--divide",
         "10%,90%",
@@ -90,7 +83,7 @@ fn logs_of_a_stack_are_listed() {
 
 #[test]
 fn impossible_stacks_are_refused() {
-    let folder = folder();
+    let folder = Pool::empty_folder();
     std::fs::write(folder.path("pages"), "1 1 0 0\n2 1 0 0\n").expect("written");
     let says = |arguments: &[&str], parts: &[&str]| {
         let said = folder.refused(&[&["sim", "logs"], arguments].concat(), USAGE);

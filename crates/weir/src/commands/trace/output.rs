@@ -6,8 +6,7 @@ use crate::files;
 use crate::signals::interruption_then_end;
 use crate::traces::STANDARD_STREAM;
 use std::cell::Cell;
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,15 +57,10 @@ impl Output {
             _ => {}
         }
         files::refuse_kernel_folder(path)?;
-        // The name is unique, so that no existing file is written to.
-        let mut part = OsString::from(path);
-        part.push(format!(".{}.part", std::process::id()));
-        let part = PathBuf::from(part);
-        let file = OpenOptions::new().write(true).create_new(true).open(&part);
-        let file = file.map_err(|error| Failure::os("create", &part, &error))?;
+        let part = files::create_part(path, 0o666)?;
         Ok(Self {
             path: path.into(),
-            temporary: Some((part, file)),
+            temporary: Some(part),
             keeps_incomplete: false,
             interrupted: None,
             has_content: Cell::default(),

@@ -15,10 +15,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use weir_device::Devices;
 use weir_map::check::Report;
@@ -121,12 +119,7 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<DumpOutcome, Failure> {
     if to.symlink_metadata().is_ok() {
         return Err(exists());
     }
-    // The file gets its name once it is complete, so that nobody takes a part for a dump.
-    let mut part = OsString::from(to);
-    part.push(format!(".{}.part", std::process::id()));
-    let part = Path::new(&part);
-    let file = File::options().write(true).create_new(true).mode(0o600).open(part);
-    let file = file.map_err(|error| Failure::os("write", part, &error))?;
+    let (part, file) = files::create_part(to, 0o600)?;
     let regions = report.superblocks.iter().flatten().flat_map(regions);
     let written = progress::during("saving the metadata", || {
         save(&mut devices, &saved, regions, BufWriter::new(file)).and_then(|(pages, file)| {
@@ -136,11 +129,11 @@ pub fn dump(pool_file: &Path, to: &Path) -> Result<DumpOutcome, Failure> {
         })
     });
     let pages = written.map_err(|stopped| {
-        let _ = std::fs::remove_file(part);
+        let _ = std::fs::remove_file(&part);
         stopped.explain(&described, to)
     })?;
-    rename_new(part, to).map_err(|error| {
-        let _ = std::fs::remove_file(part);
+    rename_new(&part, to).map_err(|error| {
+        let _ = std::fs::remove_file(&part);
         if error.kind() == io::ErrorKind::AlreadyExists { exists() } else { Failure::os("write", to, &error) }
     })?;
     let clean = report.is_clean();
