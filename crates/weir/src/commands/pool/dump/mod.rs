@@ -215,3 +215,24 @@ fn runs(bytes: &[u8]) -> Vec<(usize, usize)> {
     }
     runs
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another program may create the file while the dump is written.
+    #[test]
+    fn a_name_that_was_taken_meanwhile_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [part, to] = ["dump.1.part", "dump"].map(|name| folder.path().join(name));
+        std::fs::write(&part, "whole").expect("written");
+        std::fs::write(&to, "another's").expect("written");
+        let refused = rename_new(&part, &to).map_err(|error| error.kind());
+        assert_eq!(refused, Err(io::ErrorKind::AlreadyExists));
+        assert_eq!(std::fs::read(&to).expect("it is there"), b"another's");
+        std::fs::remove_file(&to).expect("removed");
+        rename_new(&part, &to).expect("renamed");
+        assert_eq!(std::fs::read(&to).expect("it is there"), b"whole");
+        assert!(!part.exists());
+    }
+}
