@@ -362,6 +362,12 @@ fn fields_of_inodes() {
     for pages in [999, u64::MAX] {
         repairs("", false, &[], |fs| change(fs, "other", |inode| inode.pages = pages));
     }
+    // The pages behind a run are another file's.
+    for (path, more) in
+        ["small", "second", "other"].iter().flat_map(|path| [1, 2, 3].map(|more| (path, more)))
+    {
+        repairs("", false, &[], |fs| change(fs, path, |inode| inode.pages += more));
+    }
 }
 
 #[test]

@@ -82,6 +82,8 @@ fn policies_see_what_is_in_memory() {
     noted(&mut |h| h.write(512, &[3; 512]));
     assert_eq!(noted(&mut |h| h.write(4096, &[4; 4096])), [false]);
     assert_eq!(noted(&mut |h| h.write(0, &[4; 4096])), [true], "the block itself does not count");
+    noted(&mut |h| h.write(31 * 4096 + 512, &[3; 512]));
+    assert_eq!(noted(&mut |h| h.write(4096, &[4; 4096])), [false], "a block behind it is missing");
     assert_eq!(noted(&mut |h| h.write(EXTENT as u64, &[4; 4096])), [false], "another extent");
 }
 
