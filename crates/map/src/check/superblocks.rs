@@ -50,7 +50,7 @@ pub(super) fn check(store: &mut dyn Store, sizes: &[Option<Bytes>], report: &mut
 
 impl Finding {
     /// Whether the device was truncated and data that it held is elsewhere as well, by two copies or by a
-    /// policy: [`repair`](super::repair) leaves it alone, because its zeros could be taken for that data.
+    /// policy: [`repair`](super::repair()) leaves it alone, because its zeros could be taken for that data.
     #[must_use]
     pub fn is_left_truncated(&self) -> bool {
         self.remedy == Remedy::Manual(TRUNCATED_REMEDY)
