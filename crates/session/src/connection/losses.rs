@@ -18,9 +18,9 @@ pub(super) struct LossesSeen {
 }
 
 impl LossesSeen {
-    /// Admits the client; `number` losses happened before.
-    pub(super) fn begin(&mut self, number: u64) {
-        (self.known, self.reported) = (Some(number), number);
+    /// Admits the client; `number` losses happened before, of which it has certainly seen `seen`.
+    pub(super) fn begin(&mut self, number: u64, seen: u64) {
+        (self.known, self.reported) = (Some(number), seen);
     }
 
     /// Marks the losses up to `number` as reported; returns whether any of them is new to the client.
@@ -32,9 +32,10 @@ impl LossesSeen {
 }
 
 impl Connection {
-    /// Records the number of losses of its volume before the client's first request.
-    pub fn note_losses_before(&mut self, number: u64) {
-        self.losses.begin(number);
+    /// Records the number of losses of its volume before the client's first request, and how many of them it
+    /// has seen for certain: fewer if it may be a client that reconnects.
+    pub fn note_losses_before(&mut self, number: u64, seen: u64) {
+        self.losses.begin(number, seen);
     }
 
     /// Returns the number of losses that the client has certainly seen, or need not see; `None` if it has

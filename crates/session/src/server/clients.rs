@@ -7,6 +7,7 @@
 //! - `leave`: clients that are closed, evicted or idle.
 
 mod disconnect;
+mod unseen_losses;
 
 use super::recorder::Recorder;
 use super::{Environment, client_of};
@@ -18,6 +19,7 @@ use crate::slab::Slab;
 use crate::turns::{Cost, Turns};
 use crate::volumes::Volumes;
 use std::collections::{BTreeSet, VecDeque};
+use unseen_losses::UnseenLosses;
 use weir_model::{
     Bytes, ConnId, IoError, Memory, Mutant, Nanos, Op, Peer, Planted, ReceiveMode, Reply, Request,
     RequestError, VolumeId,
@@ -60,8 +62,7 @@ pub(super) struct Clients {
     next_idle_check: Option<Nanos>,
     /// Number of clients that have released their buffers.
     idle_count: u64,
-    /// Volumes of disconnected clients, and the number of losses that these clients are known to have seen.
-    unseen_losses: Vec<(VolumeId, u64)>,
+    unseen_losses: UnseenLosses,
     /// True if no more clients are admitted.
     finishing: bool,
     planted: Planted,
@@ -140,7 +141,7 @@ impl Clients {
             touched: Vec::new(),
             next_idle_check: None,
             idle_count: 0,
-            unseen_losses: Vec::new(),
+            unseen_losses: UnseenLosses::default(),
             finishing: false,
             planted,
         }
@@ -397,11 +398,8 @@ impl Clients {
         }
         self.process_handshakes(volumes, exports, environment);
         // The debt is recorded before a client that was just admitted submits its first request.
-        for (volume, known) in self.unseen_losses.drain(..) {
-            if let Some(loss) = volumes.last_loss(volume).filter(|loss| loss.number > known) {
-                volumes.fail_next_flush(volume, loss.device);
-            }
-        }
+        let unseen = self.unseen_losses.take_new(environment.now, |volume| volumes.last_loss(volume));
+        unseen.into_iter().for_each(|(volume, loss)| volumes.fail_next_flush(volume, loss.device));
         let mut left = Cost::TURN.0;
         while left > 0
             && volumes.can_accept()
@@ -481,7 +479,9 @@ impl Clients {
         client.stage = Stage::Admitted;
         self.next_idle_check.get_or_insert(environment.now + self.idle_timeout);
         let volume = client.connection.volume().unwrap_or(VolumeId(0));
-        client.connection.note_losses_before(volumes.last_loss(volume).map_or(0, |loss| loss.number));
+        let last = volumes.last_loss(volume).map_or(0, |loss| loss.number);
+        let seen = self.unseen_losses.seen_by_newcomer(volume, last, environment.now);
+        client.connection.note_losses_before(last, seen);
         self.turns.join(number, Party { peer: client.peer, volume });
         self.wake(number);
     }

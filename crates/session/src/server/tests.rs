@@ -202,6 +202,23 @@ fn unseen_loss_is_reported_again() {
     }
 }
 
+/// A client loses its connection, and another one connects and takes the error before it is back.
+#[test]
+fn unseen_loss_is_reported_whoever_connects_first() {
+    const EIO: u32 = 5;
+    let mut scripted = ScriptedServer::new();
+    scripted.accept(OLD);
+    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.server.volumes.lose_writes();
+    scripted.port.hung_up.push(OLD);
+    for conn in [NEW, ConnId::new(2, 0)] {
+        scripted.accept(conn);
+        scripted.deliver(conn, &encode_handshake(false));
+        assert_eq!(scripted.flush(conn), EIO, "{conn:?}: it may be the client that disconnected");
+        assert_eq!(scripted.flush(conn), 0, "{conn:?}: once");
+    }
+}
+
 /// A client loses its connection, reconnects and writes. The server must not execute writes of the lost
 /// connection that it has not parsed yet.
 #[test]

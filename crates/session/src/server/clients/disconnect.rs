@@ -70,7 +70,7 @@ impl Clients {
         if let (Some(known), Some(volume)) = (known, client.connection.volume())
             && !self.planted.is(Mutant::UnheardLossForgotten)
         {
-            self.unseen_losses.push((volume, known));
+            self.unseen_losses.note(volume, known);
         }
     }
 
