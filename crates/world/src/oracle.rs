@@ -3,7 +3,7 @@
 //! For every sector it keeps the writes that may be its content, and drops one when a rule excludes it:
 //!
 //! - A write that was acknowledged before another one was submitted is overwritten once that one is
-//!   acknowledged. Of writes that overlap in time, either may be the last.
+//!   acknowledged, or a read has returned it. Of writes that overlap in time, either may be the last.
 //! - A read fixes what it has returned: a write acknowledged before the read was submitted, and not returned
 //!   by it, is over. So a sector never changes without a write, nor does it revert.
 //! - A crash may undo a write unless it was acknowledged with FUA, or before the submission of a flush that
@@ -27,10 +27,12 @@ use std::fmt;
 use std::ops::Range;
 use weir_model::{BLOCK, Bytes, SECTOR, VolumeOffset};
 
+mod candidates;
 mod disconnects;
 mod doubt;
 mod stamp;
 
+use candidates::{acknowledge, harden, overwrite, pin, prune};
 use doubt::failed_write_visible;
 pub use stamp::Found;
 
@@ -534,52 +536,6 @@ impl Oracle {
             .iter()
             .flatten()
             .any(|c| (!c.zero || c.is_partial) && !over(c))
-    }
-}
-
-/// Drops candidates that neither a crash nor a request in flight, the oldest of which was submitted at
-/// `oldest`, can return.
-fn prune(sector: &mut Sector, oldest: u64) {
-    if sector.len() > 1 {
-        sector.retain(|c| !(c.is_unrecoverable && c.superseded < oldest));
-    }
-}
-
-fn acknowledge(sector: &mut Sector, ticket: Ticket, now: u64) {
-    if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
-        own.acked = now;
-    }
-}
-
-/// Handles that the change `ticket` has taken effect: candidates that were over before it began do not come
-/// back.
-fn overwrite(sector: &mut Sector, ticket: Ticket, now: u64) {
-    for candidate in sector.iter_mut().filter(|c| c.is_before(ticket)) {
-        candidate.superseded = candidate.superseded.min(now);
-    }
-}
-
-/// Handles that the change `ticket` is durable: no crash brings back candidates that were over before it
-/// began.
-fn harden(sector: &mut Sector, ticket: Ticket) {
-    if let Some(own) = sector.iter_mut().find(|c| c.ticket == ticket) {
-        own.durable = true;
-        own.pending_trim = false;
-        for candidate in sector.iter_mut().filter(|c| c.is_before(ticket)) {
-            candidate.is_unrecoverable = true;
-        }
-    }
-}
-
-/// Handles that a read submitted at `ticket` has returned `found`: every other candidate completed by then is
-/// over.
-fn pin(sector: &mut Sector, found: &Found, ticket: Ticket, now: u64) {
-    let durable = sector.iter().filter(|c| c.is(found)).all(|c| c.durable);
-    for candidate in sector.iter_mut() {
-        if !candidate.is(found) && !candidate.pending_trim && candidate.acked < ticket.0 {
-            candidate.superseded = candidate.superseded.min(now);
-            candidate.is_unrecoverable |= durable;
-        }
     }
 }
 

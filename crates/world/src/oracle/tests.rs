@@ -73,6 +73,21 @@ fn concurrent_writes_are_ordered_by_first_read() {
 }
 
 #[test]
+fn change_that_a_read_has_returned_has_overwritten_earlier_ones() {
+    let mut oracle = oracle();
+    let old = write(&mut oracle);
+    let early = oracle.read(WHOLE);
+    let trim = oracle.change(WHOLE, Change::Trim, false);
+    oracle.changed(trim);
+    let new = oracle.change(WHOLE, Change::Write, false);
+    assert!(sees_zeros(&mut oracle), "the trim is in effect, the write may be");
+    assert!(sees_at(&mut oracle, early, new), "the read ends after the write has begun");
+    assert!(!sees_zeros(&mut oracle) && !sees(&mut oracle, old), "now it is in effect for all");
+    oracle.changed(new);
+    assert!(sees(&mut oracle, new));
+}
+
+#[test]
 fn concurrent_read_sees_old_or_new() {
     let mut oracle = oracle();
     let old = write(&mut oracle);
