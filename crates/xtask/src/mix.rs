@@ -7,7 +7,9 @@ mod transforms;
 use clap::ValueEnum;
 use losing::add_repeated_failures;
 use served_losing::add_served_failures;
-use transforms::{add_durable_changes, add_flushes, add_large_frames, audit_often, make_faults_hang};
+use transforms::{
+    add_contention, add_durable_changes, add_flushes, add_large_frames, audit_often, make_faults_hang,
+};
 use weir_engine::Percent;
 use weir_model::{Rng, Seed};
 use weir_policy::harm::{MoveControl, Rules};
@@ -50,47 +52,61 @@ pub(crate) enum Mix {
     Frames,
     /// Durable changes of a few blocks, with crashes as soon as they are acknowledged.
     Durable,
+    /// Many requests at once for one or two blocks, which are read, written and cleared.
+    Contended,
+    /// Hundreds of extents or volumes, in a metadata area that they fill, and in every other history failing
+    /// devices.
+    Wide,
     /// The whole server, and flushes and writes that fail repeatedly.
     ServedLosing,
-    /// Each mix in turn; every second seed loses writes, or makes them durable.
+    /// Each mix in turn, those that find most more often.
     All,
 }
 
-/// The mixes of every second seed of [`Mix::All`], in their order. The seeds between are [`Mix::Losing`]
-/// and, one in five, [`Mix::Durable`], which find hard mutants sooner than anything else.
-const OTHERS: [Mix; 20] = [
-    Mix::General,
-    Mix::Mirrored,
-    Mix::Audited,
-    Mix::Frames,
-    Mix::Served,
-    Mix::General,
-    Mix::Crowded,
-    Mix::Hanging,
-    Mix::Duplexed,
-    Mix::ServedLosing,
-    Mix::ServedLosing,
-    Mix::Mirrored,
-    Mix::Moving,
-    Mix::Flushing,
-    Mix::Journal,
-    Mix::General,
-    Mix::Many,
-    Mix::Frames,
-    Mix::Large,
-    Mix::Deceiving,
+/// The seeds of [`Mix::All`] by mix: so many of [`TURNS`] each. A quarter of the time goes to
+/// [`Mix::Losing`], an eighth to [`Mix::Durable`], which find most hard mutants, and at least a fortieth to
+/// each other one: histories of some mixes take ten times as long as those of others.
+const SHARES: [(Mix, u64); 19] = [
+    (Mix::Losing, 12),
+    (Mix::Durable, 9),
+    (Mix::Frames, 9),
+    (Mix::ServedLosing, 12),
+    (Mix::Served, 6),
+    (Mix::Contended, 6),
+    (Mix::Crowded, 6),
+    (Mix::General, 4),
+    (Mix::Deceiving, 4),
+    (Mix::Large, 4),
+    (Mix::Moving, 3),
+    (Mix::Hanging, 3),
+    (Mix::Mirrored, 2),
+    (Mix::Duplexed, 2),
+    (Mix::Audited, 2),
+    (Mix::Wide, 2),
+    (Mix::Many, 1),
+    (Mix::Flushing, 1),
+    (Mix::Journal, 1),
 ];
+
+/// The number of seeds after which the mixes repeat: all of [`SHARES`].
+const TURNS: u64 = 89;
+
+/// From one seed to the next, so many turns: a prime, so that the mixes alternate.
+const STRIDE: u64 = 55;
 
 impl Mix {
     /// Returns the mix of a seed.
     pub(crate) fn of(self, seed: Seed) -> Self {
-        let (is_other, turn) = (seed.0.is_multiple_of(2), seed.0 / 2);
-        match self {
-            Self::All if is_other => OTHERS[(turn % OTHERS.len() as u64) as usize],
-            Self::All if turn % 5 == 3 => Self::Durable,
-            Self::All => Self::Losing,
-            mix => mix,
+        if self != Self::All {
+            return self;
         }
+        let mut turn = seed.0 % TURNS * STRIDE % TURNS;
+        let is_at = |&&(_, share): &&(Self, u64)| {
+            let is_here = turn < share;
+            turn = turn.wrapping_sub(share);
+            is_here
+        };
+        SHARES.iter().find(is_at).map_or(Self::General, |(mix, _)| *mix)
     }
 
     fn kind(self, seed: Seed) -> HistoryKind {
@@ -98,6 +114,12 @@ impl Mix {
             Self::General | Self::All => HistoryKind::of(seed),
             Self::Audited => HistoryKind { audits: true, ..HistoryKind::of(seed) },
             Self::Crowded => HistoryKind { crowded: true, ..FAILING },
+            Self::Contended => {
+                HistoryKind { crashes: 30, copies: 1, faults: choice(seed, 4) == 0, ..FAILING }
+            }
+            Self::Wide => {
+                HistoryKind { many_extents: true, crashes: 6, faults: choice(seed, 2) == 0, ..FAILING }
+            }
             Self::Large => HistoryKind { large_extents: true, odd_sizes: true, crashes: 10, ..FAILING },
             Self::Many => HistoryKind { odd_sizes: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
             Self::Deceiving => HistoryKind { rot: true, faults: choice(seed, 2) == 0, ..FAILING },
@@ -137,7 +159,10 @@ impl Mix {
         let kind = self.kind(seed);
         let (faults, rot) = (kind.faults && faults, kind.rot && faults);
         let kind = HistoryKind { faults, rot, copies: crashes.unwrap_or(kind.copies), ..kind };
-        if matches!(self, Self::General | Self::Audited | Self::Large | Self::Many | Self::Deceiving) {
+        if matches!(
+            self,
+            Self::General | Self::Audited | Self::Wide | Self::Large | Self::Many | Self::Deceiving
+        ) {
             return History::new(seed, &kind);
         }
         let two = match self {
@@ -159,6 +184,7 @@ impl Mix {
                 return history;
             }
             Self::Frames => return add_large_frames(history),
+            Self::Contended => return add_contention(history),
             Self::Durable if !two => return add_durable_changes(history),
             Self::Durable => history = add_durable_changes(history),
             Self::Losing if !kind.faults => {}
@@ -216,8 +242,20 @@ mod tests {
     }
 
     #[test]
+    fn every_mix_has_its_share_of_the_seeds() {
+        let mixes: Vec<_> = (1000..1000 + TURNS).map(|seed| Mix::All.of(Seed(seed))).collect();
+        for mix in Mix::value_variants().iter().filter(|mix| **mix != Mix::All) {
+            let share = SHARES.iter().find(|(of, _)| of == mix).map(|(_, share)| *share);
+            let seeds = mixes.iter().filter(|of| *of == mix).count() as u64;
+            assert_eq!(Some(seeds), share, "{mix:?}");
+        }
+        let alternate = mixes.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(alternate > mixes.len() * 9 / 10, "{mixes:?}");
+    }
+
+    #[test]
     fn copies_do_not_change_the_rest_of_a_history() {
-        for seed in (0..2 * OTHERS.len() as u64).map(Seed) {
+        for seed in (0..TURNS).map(Seed) {
             let without = Mix::All.history(seed, true, Some(0));
             for crashes in [None, Some(1), Some(30)] {
                 let with = Mix::All.history(seed, true, crashes).without_copies();

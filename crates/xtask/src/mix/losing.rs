@@ -5,7 +5,7 @@ use weir_engine::Activity;
 use weir_model::{BLOCK, Bytes, Errno, Nanos, Op, Rng, Seed, VolumeOffset};
 use weir_world::campaign::History;
 use weir_world::driver::{Crash, HistoryStep, RequestSpec};
-use weir_world::{Fault, Kinds, StopKind};
+use weir_world::{Fault, Kinds, Pace, StopKind};
 
 /// Makes flushes and writes fail again and again on devices with caches, mostly on those that do not hold the
 /// map: the others would be given up at once.
@@ -14,11 +14,15 @@ pub(super) fn add_repeated_failures(mut history: History) -> History {
     // The rest of the history does not depend on these draws.
     let mut apart = Rng::new(Seed(history.setup.seed.0.rotate_left(24) ^ 1));
     let losses = Losses::draw(&mut rng, &history);
+    slow_flushes_down(&mut apart, &mut history);
+    if apart.chance(0.4) {
+        history.setup.extent_cache = Bytes(2 * history.setup.extent.bytes().0);
+    }
     history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
     let extent = history.setup.extent.bytes().0;
     shrink_volumes(&mut history);
-    let volumes = history.setup.volumes.len() as u64;
+    let volumes = losses.volumes.min(history.setup.volumes.len() as u64);
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
     let mut recent: Vec<RequestSpec> = Vec::new();
     for step in history.steps.drain(..) {
@@ -45,12 +49,24 @@ pub(super) fn add_repeated_failures(mut history: History) -> History {
     history
 }
 
+/// Makes the flushes of some devices slow, in half of the histories.
+fn slow_flushes_down(rng: &mut Rng, history: &mut History) {
+    let chance = [0.0, 0.0, 0.5, 1.0][rng.below(4) as usize];
+    for device in &mut history.setup.devices {
+        if rng.chance(chance) {
+            device.pace = Pace::SlowFlushes(Nanos::micros(between(rng, 20, 500)));
+        }
+    }
+}
+
 /// Parameters of a history of [`add_repeated_failures`]: few features, at high rates.
 struct Losses {
     /// Mean number of requests between two failures.
     every: u64,
     /// Target of requests: this many extents of each volume, and this many blocks of each.
     hot_range: (u64, u64),
+    /// Only so many of the volumes.
+    volumes: u64,
     /// Probability that a change must be durable.
     fua: f64,
     kinds: Vec<Kinds>,
@@ -76,7 +92,12 @@ impl Losses {
         Self {
             every: between(rng, 8, 40),
             fua: [0.0, 0.1, 0.5][rng.below(3) as usize],
-            hot_range: (between(rng, 1, 4), between(rng, 1, 16)),
+            hot_range: if rng.chance(0.5) {
+                (1, between(rng, 1, 3))
+            } else {
+                (between(rng, 1, 4), between(rng, 1, 16))
+            },
+            volumes: if rng.chance(0.5) { 1 } else { u64::MAX },
             kinds: kinds[rng.below(5) as usize].clone(),
             devices: if spared { members..devices } else { 0..devices },
             all_devices: [0.0, 0.3, 0.8][rng.below(3) as usize],

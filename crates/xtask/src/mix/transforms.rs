@@ -28,6 +28,9 @@ pub(super) fn make_faults_hang(history: &mut History) {
                 [rng.below(5) as usize];
             *fault = Fault::Hang { during: from..Nanos(from.0.saturating_add(lasts)) };
             if *device >= members && recent.len() > 8 && rng.chance(0.3) {
+                // The volume's requests are to meet the hang, and to be fewer than may be in flight.
+                *fault = Fault::Hang { during: Nanos(0)..Nanos(lasts) };
+                history.setup.depth = history.setup.depth.max(16);
                 history.steps.push(step);
                 remove_without_metadata(&recent, members, &mut history.steps);
                 continue;
@@ -47,7 +50,10 @@ fn remove_without_metadata(recent: &[RequestSpec], members: usize, steps: &mut V
     let victim = recent[0].volume;
     let write = |ask: &RequestSpec, fua: bool| RequestSpec { op: Op::Write, fua, ..*ask };
     steps.extend(
-        recent.iter().map(|ask| HistoryStep::Request(RequestSpec { volume: victim, ..write(ask, false) })),
+        recent
+            .iter()
+            .take(6)
+            .map(|ask| HistoryStep::Request(RequestSpec { volume: victim, ..write(ask, false) })),
     );
     steps.push(HistoryStep::Pass(Nanos::millis(25)));
     let kinds = Kinds { flushes: true, writes: true, ..Kinds::default() };
@@ -193,5 +199,31 @@ pub(super) fn add_durable_changes(mut history: History) -> History {
         steps.push(step);
     }
     history.steps = steps;
+    history
+}
+
+/// Turns requests into many at once for one or two blocks, mostly reads and changes of whether they hold
+/// data. Only a few copies crash: what matters is what concurrent requests see.
+pub(super) fn add_contention(mut history: History) -> History {
+    let mut rng = Rng::new(Seed(!history.setup.seed.0));
+    let extent = history.setup.extent.bytes().0;
+    shrink_volumes(&mut history);
+    history.setup.depth = [8, 16, 32][rng.below(3) as usize];
+    let (volumes, blocks) = (between(&mut rng, 1, 2), between(&mut rng, 1, 3));
+    let mut ops = vec![Op::Write, Op::Write, Op::Trim, Op::WriteZeroes { no_hole: rng.chance(0.5) }];
+    ops.extend(std::iter::repeat_n(Op::Read, between(&mut rng, 1, 6) as usize));
+    ops.extend(std::iter::repeat_n(Op::Flush, between(&mut rng, 0, 2) as usize));
+    let lasts = history.setup.volumes.len() as u64;
+    for step in &mut history.steps {
+        let HistoryStep::Request(ask) = step else { continue };
+        let op = ops[rng.below(ops.len() as u64) as usize];
+        let (start, len) = match (op, rng.below(8)) {
+            (Op::Trim, 0) => (0, extent),
+            (_, 1) => (between(&mut rng, 0, 7) * (BLOCK / 8), BLOCK / 8),
+            _ => (rng.below(blocks) * BLOCK, between(&mut rng, 1, 2) * BLOCK),
+        };
+        let volume = (rng.below(volumes) % lasts) as usize;
+        *ask = RequestSpec { volume, op, offset: VolumeOffset(start), len: Bytes(len), fua: rng.chance(0.1) };
+    }
     history
 }
