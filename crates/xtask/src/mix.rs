@@ -197,9 +197,14 @@ impl Mix {
         history.steps.retain(|step| {
             !matches!(step, HistoryStep::Tune(SettingChange::PoolPolicy(_) | SettingChange::VolumePolicy(..)))
         });
-        let buffered =
-            self == Self::Duplexed || (self == Self::Losing && copies == 1 && choice(seed, 8) == 3);
-        set_policy(&mut history.setup, if buffered { "hystor-twice" } else { "chaos" }, copies);
+        let policy = match (self, choice(seed, 8)) {
+            (Self::Duplexed, _) => "hystor-twice",
+            (Self::Losing, 3) if copies == 1 => "hystor-twice",
+            // Nothing moves: what is in doubt stays so, while everything else becomes durable.
+            (Self::Losing, 4..6) => "sequential",
+            _ => "chaos",
+        };
+        set_policy(&mut history.setup, policy, copies);
         history
     }
 }

@@ -74,8 +74,9 @@ struct Losses {
     devices: std::ops::Range<usize>,
     /// Probability that all of them fail at the same time.
     all_devices: f64,
-    /// Probability that clients are idle for seconds, and probability of a power loss.
+    /// Probability that clients are idle for seconds, and probabilities of a kill and a power loss.
     idle: f64,
+    kill: f64,
     power_loss: f64,
     reads: u64,
 }
@@ -102,6 +103,7 @@ impl Losses {
             devices: if spared { members..devices } else { 0..devices },
             all_devices: [0.0, 0.3, 0.8][rng.below(3) as usize],
             idle: [0.0, 0.0, 0.3][rng.below(3) as usize],
+            kill: [0.1, 0.1, 0.4][rng.below(3) as usize],
             power_loss: [0.0, 0.1][rng.below(2) as usize],
             reads: between(rng, 0, 4),
         }
@@ -198,12 +200,18 @@ impl Losses {
         if rng.chance(0.1) {
             steps.push(HistoryStep::Check);
         }
-        if rng.chance(0.1) {
+        if rng.chance(self.kill) {
             if rng.chance(0.5) {
                 // Longer than the interval of commits: data in doubt has durable write intents then.
                 steps.push(HistoryStep::Pass(Nanos::secs(between(rng, 6, 12))));
             }
-            let after = rng.below(60);
+            let after = if rng.chance(0.5) {
+                // Also then, and the server is killed while nothing else waits to become durable.
+                steps.extend([flush(any(rng).volume), HistoryStep::Wait(usize::MAX)]);
+                0
+            } else {
+                rng.below(60)
+            };
             steps.push(HistoryStep::Crash(Crash { kind: StopKind::Kill, ..power_loss(after) }));
             if rng.chance(0.7) {
                 // What the next server finds is durable, whether or not clients read it.
