@@ -8,6 +8,7 @@ use super::{Driver, Failure, Health, RequestSpec, Volume};
 use crate::ondisk::{self, DeviceReader, Extent, PAGE, Pool};
 use crate::{Answer, DamagedSectors, Place, World};
 use std::collections::BTreeSet;
+use weir_engine::{DeviceState, DeviceStatus};
 use weir_map::Hardening;
 use weir_model::{Bytes, DeviceId, DeviceOffset, Nanos, Op, SECTOR, VolumeId, VolumeOffset};
 use weir_policy::harm::MoveControl;
@@ -43,7 +44,8 @@ impl DeviceReader for LiveBytes<'_> {
 
 impl Driver {
     /// Waits until nothing is in flight and everything is durable, and checks that redundancy is complete, or
-    /// soon is. Does nothing while devices fail, or have damaged their contents.
+    /// soon is: also after devices have failed for a while, since no restart may be needed for that. Does
+    /// nothing while devices fail, or have damaged their contents.
     pub(super) fn audit(&mut self) -> Result<(), Failure> {
         self.drain()?;
         for volume in 0..self.volumes.len() {
@@ -57,12 +59,12 @@ impl Driver {
         }
         self.drain()?;
         let until = self.world.now() + RESTORE_TIMEOUT;
-        while self.is_auditable() {
+        while self.is_auditable() || self.has_recovered() {
             let Some(pool) = self.read_pool()? else { return Ok(()) };
             let Some(lacking) = self.find_single_copy(&pool) else {
                 self.statistics.audits += 1;
                 self.judge(&pool)?;
-                return self.judge_buffered(&pool);
+                return if self.is_auditable() { self.judge_buffered(&pool) } else { Ok(()) };
             };
             if self.world.now() >= until {
                 return Err(Failure::NotRedundant { lacking, within: RESTORE_TIMEOUT });
@@ -97,6 +99,23 @@ impl Driver {
             && !self.may_misdirect
             && self.truncated.is_empty()
             && self.damaged_metadata().is_empty()
+    }
+
+    /// Reports whether devices have failed, none of them fails any more, the engine uses all of them, and no
+    /// block is in doubt.
+    fn has_recovered(&mut self) -> bool {
+        let is_whole = self.health == Health::Broken
+            && self.replacing.is_none()
+            && !self.may_fail()
+            && self.damaged_metadata().is_empty()
+            && !self.has_continued_without_device();
+        let status = is_whole.then(|| self.engine.status());
+        status.is_some_and(|status| {
+            let is_well = |device: &DeviceStatus| {
+                matches!(device.state, DeviceState::InUse) && !device.removed && device.doubtful == 0
+            };
+            !status.read_only && status.devices.iter().all(is_well)
+        })
     }
 
     /// Checks the roots of a crashed copy before some of its openings.

@@ -252,7 +252,7 @@ impl Driver {
 
     /// Reports whether a device may fail from now on, or be missing. A pool that opens while none does has
     /// found everything and made it durable, whatever failed before.
-    fn may_fail(&mut self) -> bool {
+    pub(super) fn may_fail(&mut self) -> bool {
         self.world.may_fail()
             || !self.absence.devices.is_empty()
             || !self.truncated.is_empty()

@@ -21,8 +21,8 @@ pub(super) fn add_repeated_failures(mut history: History) -> History {
     history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
     let extent = history.setup.extent.bytes().0;
-    shrink_volumes(&mut history);
-    let volumes = losses.volumes.min(history.setup.volumes.len() as u64);
+    shrink_volumes(&mut history, losses.volumes, losses.hot_range.0);
+    let volumes = history.setup.volumes.len() as u64;
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
     let mut recent: Vec<RequestSpec> = Vec::new();
     for step in history.steps.drain(..) {
@@ -65,8 +65,8 @@ struct Losses {
     every: u64,
     /// Target of requests: this many extents of each volume, and this many blocks of each.
     hot_range: (u64, u64),
-    /// Only so many of the volumes.
-    volumes: u64,
+    /// Number of volumes.
+    volumes: usize,
     /// Probability that a change must be durable.
     fua: f64,
     kinds: Vec<Kinds>,
@@ -74,8 +74,9 @@ struct Losses {
     devices: std::ops::Range<usize>,
     /// Probability that all of them fail at the same time.
     all_devices: f64,
-    /// Probability that clients are idle for seconds, and probabilities of a kill and a power loss.
+    /// Probabilities that clients are idle for seconds, of an audit, of a kill and of a power loss.
     idle: f64,
+    audit: f64,
     kill: f64,
     power_loss: f64,
     reads: u64,
@@ -98,11 +99,12 @@ impl Losses {
             } else {
                 (between(rng, 1, 4), between(rng, 1, 16))
             },
-            volumes: if rng.chance(0.5) { 1 } else { u64::MAX },
+            volumes: 1 + rng.below(2) as usize,
             kinds: kinds[rng.below(5) as usize].clone(),
             devices: if spared { members..devices } else { 0..devices },
             all_devices: [0.0, 0.3, 0.8][rng.below(3) as usize],
             idle: [0.0, 0.0, 0.3][rng.below(3) as usize],
+            audit: [0.0, 0.1, 0.5][rng.below(3) as usize],
             kill: [0.1, 0.1, 0.4][rng.below(3) as usize],
             power_loss: [0.0, 0.1][rng.below(2) as usize],
             reads: between(rng, 0, 4),
@@ -166,8 +168,11 @@ impl Losses {
         let (first, fault) = (device(rng), self.fault(rng));
         steps.push(HistoryStep::Break(first, fault.clone()));
         if rng.chance(self.all_devices) {
-            let others = self.devices.clone().filter(|device| *device != first);
-            steps.extend(others.map(|device| HistoryStep::Break(device, fault.clone())));
+            let is_same = rng.chance(0.5);
+            for device in self.devices.clone().filter(|device| *device != first) {
+                let fault = if is_same { fault.clone() } else { self.fault(rng) };
+                steps.push(HistoryStep::Break(device, fault));
+            }
         }
         // As soon as the failure shows, and soon after.
         for _ in 0..between(rng, 1, 2) {
@@ -199,6 +204,10 @@ impl Losses {
         steps.push(HistoryStep::CrashCopy(power_loss(rng.below(40))));
         if rng.chance(0.1) {
             steps.push(HistoryStep::Check);
+        }
+        if rng.chance(self.audit) {
+            // What is lacking then must not have been made good by an opening.
+            steps.push(HistoryStep::Audit);
         }
         if rng.chance(self.kill) {
             if rng.chance(0.5) {

@@ -9,7 +9,7 @@ use weir_world::{Fault, Kinds, StopKind};
 /// Number of steps between two audits.
 const AUDIT_EVERY: usize = 60;
 
-/// Number of extents of the small volumes of the mixes `losing` and `durable`.
+/// Maximum number of extents of small volumes.
 const SMALL_EXTENTS: u64 = 4;
 
 /// Turns every device fault into a hang: usually permanent, or until shortly before or after the device is
@@ -162,12 +162,13 @@ pub(super) fn add_large_frames(mut history: History) -> History {
     history
 }
 
-/// Leaves two small volumes: there is little to read after each crash.
-pub(super) fn shrink_volumes(history: &mut History) {
+/// Leaves this many small volumes: there is little to read after each crash, and moves at random mostly
+/// concern what clients access.
+pub(super) fn shrink_volumes(history: &mut History, volumes: usize, extents: u64) {
     let extent = history.setup.extent.bytes().0;
-    history.setup.volumes.truncate(2);
+    history.setup.volumes.truncate(volumes);
     for volume in &mut history.setup.volumes {
-        volume.size = volume.size.min(Bytes(SMALL_EXTENTS * extent));
+        volume.size = volume.size.min(Bytes(extents * extent));
     }
 }
 
@@ -176,7 +177,7 @@ pub(super) fn shrink_volumes(history: &mut History) {
 pub(super) fn add_durable_changes(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let extent = history.setup.extent.bytes().0;
-    shrink_volumes(&mut history);
+    shrink_volumes(&mut history, 2, SMALL_EXTENTS);
     history.setup.depth = [1, 4, 16][rng.below(3) as usize];
     let volumes = history.setup.volumes.len();
     let (extents, blocks) = (between(&mut rng, 1, SMALL_EXTENTS), between(&mut rng, 1, 4));
@@ -207,7 +208,7 @@ pub(super) fn add_durable_changes(mut history: History) -> History {
 pub(super) fn add_contention(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let extent = history.setup.extent.bytes().0;
-    shrink_volumes(&mut history);
+    shrink_volumes(&mut history, 2, SMALL_EXTENTS);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
     let (volumes, blocks) = (between(&mut rng, 1, 2), between(&mut rng, 1, 3));
     let mut ops = vec![Op::Write, Op::Write, Op::Trim, Op::WriteZeroes { no_hole: rng.chance(0.5) }];
