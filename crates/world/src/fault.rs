@@ -237,6 +237,16 @@ impl<D: Device + 'static> Faulty<D> {
         true
     }
 
+    /// Carries out the first sectors of a write that fails, or all of them: nobody learns how many.
+    fn write_partly(&mut self, io: &Io, memory: &WorldMemory) {
+        let sectors = 1 + self.rng.below(io.len().0 / SECTOR);
+        let part = io.buffer.part(0, (sectors * SECTOR) as u32);
+        let storage = self.device.storage();
+        if storage.check(io.at, io.len()).is_ok() {
+            storage.write_damaged(io.at, memory.bytes(part), &memory.damaged_sectors(part), false);
+        }
+    }
+
     /// Returns when the device's completion at `now` is passed on, and its result.
     fn delay(&self, now: Nanos, done: IoCompletion) -> (Nanos, Result<(), IoError>) {
         let started = self.started.get(&done.id).copied().unwrap_or(now);
@@ -269,6 +279,9 @@ impl<D: Device + 'static> Device for Faulty<D> {
         if matches!(self.fault, Fault::Errors { .. }) {
             if self.rng.chance(0.5) {
                 takes = Nanos(1 + self.rng.below(SLOW_FAILURE_MAX.0));
+            }
+            if matches!(io.kind, IoKind::Write { .. }) && self.rng.chance(0.5) {
+                self.write_partly(&io, memory);
             }
             if promised {
                 self.device.storage().fail_flush();
