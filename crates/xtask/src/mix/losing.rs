@@ -126,12 +126,14 @@ impl Losses {
     }
 
     fn fault(&self, rng: &mut Rng) -> Fault {
+        let kinds = self.kinds[rng.below(self.kinds.len() as u64) as usize];
+        // A flush is never tried again; a write is, twice, and then its failure counts.
+        let times = if kinds.writes { [1, 3, 6, 6, 24] } else { [1, 1, 1, 2, 6] };
         Fault::Errors {
-            kinds: self.kinds[rng.below(self.kinds.len() as u64) as usize],
+            kinds,
             range: weir_model::DeviceOffset(0)..weir_model::DeviceOffset(u64::MAX),
             chance: 1.0,
-            // The engine retries a few times; some failures outlast that.
-            times: [1, 1, 1, 2, 3, 6, 24][rng.below(7) as usize],
+            times: times[rng.below(5) as usize],
             error: [Errno::EIO, Errno::EIO, Errno::EIO, Errno::ENOSPC][rng.below(4) as usize],
         }
     }
