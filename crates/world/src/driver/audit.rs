@@ -101,12 +101,13 @@ impl Driver {
             && self.damaged_metadata().is_empty()
     }
 
-    /// Reports whether devices have failed, none of them fails any more, the engine uses all of them, and no
-    /// block is in doubt.
+    /// Reports whether devices have failed, none of them fails any more, the engine uses all of them, no
+    /// block is in doubt, and everything is durable: the flush before may have failed to report a loss.
     fn has_recovered(&mut self) -> bool {
         let is_whole = self.health == Health::Broken
             && self.replacing.is_none()
             && !self.may_fail()
+            && self.engine.is_settled()
             && self.damaged_metadata().is_empty()
             && !self.has_continued_without_device();
         let status = is_whole.then(|| self.engine.status());
