@@ -30,6 +30,7 @@ use crate::nbd::handshake::{Handshake, NegotiatedExport, greeting};
 use crate::nbd::transmission::SINGLE_CHUNK_MAX;
 use crate::slab::Slab;
 use losses::LossesSeen;
+pub use losses::PastLosses;
 use outbox::Outbox;
 use reply_queue::ReplyQueue;
 use request::{ActiveRequest, Piece};

@@ -8,6 +8,15 @@ use super::Connection;
 use weir_engine::Loss;
 use weir_model::{Mutant, Op, Reply, RequestError, RequestId};
 
+/// The losses of a volume before the first request of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastLosses {
+    /// Number of losses.
+    pub count: u64,
+    /// Number of those that the client has certainly seen, if it is one that reconnects; otherwise all.
+    pub seen: u64,
+}
+
 /// Losses that a client has seen. The losses of a volume are numbered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LossesSeen {
@@ -18,9 +27,10 @@ pub(super) struct LossesSeen {
 }
 
 impl LossesSeen {
-    /// Admits the client; `number` losses happened before, of which it has certainly seen `seen`.
-    pub(super) fn begin(&mut self, number: u64, seen: u64) {
-        (self.known, self.reported) = (Some(number), seen);
+    /// Admits the client. What it still has to see of `past` is reported, and known to whoever noted it: its
+    /// own disconnection leaves no more unseen than what happens from now on.
+    pub(super) fn begin(&mut self, past: PastLosses) {
+        (self.known, self.reported) = (Some(past.count), past.seen);
     }
 
     /// Marks the losses up to `number` as reported; returns whether any of them is new to the client.
@@ -32,10 +42,10 @@ impl LossesSeen {
 }
 
 impl Connection {
-    /// Records the number of losses of its volume before the client's first request, and how many of them it
-    /// has seen for certain: fewer if it may be a client that reconnects.
-    pub fn note_losses_before(&mut self, number: u64, seen: u64) {
-        self.losses.begin(number, seen);
+    /// Records the losses of its volume before the client's first request. Those that it may not have seen
+    /// are reported by its first FLUSH.
+    pub fn note_past_losses(&mut self, past: PastLosses) {
+        self.losses.begin(past);
     }
 
     /// Returns the number of losses that the client has certainly seen, or need not see; `None` if it has

@@ -479,9 +479,8 @@ impl Clients {
         client.stage = Stage::Admitted;
         self.next_idle_check.get_or_insert(environment.now + self.idle_timeout);
         let volume = client.connection.volume().unwrap_or(VolumeId(0));
-        let last = volumes.last_loss(volume).map_or(0, |loss| loss.number);
-        let seen = self.unseen_losses.seen_by_newcomer(volume, last, environment.now);
-        client.connection.note_losses_before(last, seen);
+        let count = volumes.last_loss(volume).map_or(0, |loss| loss.number);
+        client.connection.note_past_losses(self.unseen_losses.before(volume, count, environment.now));
         self.turns.join(number, Party { peer: client.peer, volume });
         self.wake(number);
     }

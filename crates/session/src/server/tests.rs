@@ -50,6 +50,7 @@ struct ScriptedServer {
     sent: BTreeMap<ConnId, Vec<u8>>,
     /// Largest number of requests answered in a turn.
     answered_max: usize,
+    now: Nanos,
 }
 
 const OLD: ConnId = ConnId::new(0, 0);
@@ -61,14 +62,14 @@ impl ScriptedServer {
         let describe = Box::new(|_: &Ram, _: &ScriptedPort, _: &ClientCounts| serde_json::Value::Null);
         let server = Server::new(Ram::new(Bytes::mib(1)).with_alias("two"), &limits, Nanos(0), describe);
         let (port, memory) = (ScriptedPort::default(), HeapMemory::new(limits.memory()));
-        Self { server, port, memory, sent: BTreeMap::new(), answered_max: 0 }
+        Self { server, port, memory, sent: BTreeMap::new(), answered_max: 0, now: Nanos(0) }
     }
 
     fn with<T>(
         &mut self,
         run: impl FnOnce(&mut Server<Ram, ScriptedPort>, &mut Environment<'_, ScriptedPort, HeapMemory>) -> T,
     ) -> T {
-        self.at(Nanos(0), run)
+        self.at(self.now, run)
     }
 
     fn at<T>(
@@ -216,6 +217,25 @@ fn unseen_loss_is_reported_whoever_connects_first() {
         scripted.deliver(conn, &encode_handshake(false));
         assert_eq!(scripted.flush(conn), EIO, "{conn:?}: it may be the client that disconnected");
         assert_eq!(scripted.flush(conn), 0, "{conn:?}: once");
+    }
+}
+
+/// Clients that have been told of a loss come and go: those that connect an hour after it are told nothing.
+#[test]
+fn loss_is_not_reported_to_successors_forever() {
+    const MINUTES: u64 = 60;
+    let mut scripted = ScriptedServer::new();
+    scripted.accept(OLD);
+    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.server.volumes.lose_writes();
+    let mut before = OLD;
+    for (conn, at, error) in [(NEW, 0, 5), (ConnId::new(2, 0), 50, 5), (ConnId::new(3, 0), 70, 0)] {
+        scripted.port.hung_up.push(before);
+        scripted.now = Nanos::secs(at * MINUTES);
+        scripted.accept(conn);
+        scripted.deliver(conn, &encode_handshake(false));
+        assert_eq!(scripted.flush(conn), error, "after {at} minutes");
+        before = conn;
     }
 }
 

@@ -5,6 +5,7 @@
 //! disconnection gets the error of any loss since from its first FLUSH, whatever other clients have seen; and
 //! the volume's next FLUSH fails, whoever requests it, in case the client returns later.
 
+use crate::connection::PastLosses;
 use std::collections::BTreeMap;
 use weir_engine::Loss;
 use weir_model::{Nanos, VolumeId};
@@ -12,15 +13,15 @@ use weir_model::{Nanos, VolumeId};
 /// How long clients that connect after a disconnection may be the one that disconnected.
 const REMEMBERED: Nanos = Nanos::secs(3600);
 
-/// Maximum number of remembered disconnections with different numbers of losses seen.
-const REMEMBERED_MAX: usize = 256;
+/// Maximum number of disconnections remembered for a volume.
+const REMEMBERED_MAX: usize = 8;
 
 /// The numbers of losses that disconnected clients are known to have seen.
 #[derive(Debug, Default)]
 pub(super) struct UnseenLosses {
     /// Disconnections since the last [`UnseenLosses::take_new`].
     new: Vec<(VolumeId, u64)>,
-    /// When disconnections are forgotten.
+    /// When disconnections are forgotten, by volume and the number of losses seen.
     remembered: BTreeMap<(VolumeId, u64), Nanos>,
 }
 
@@ -30,13 +31,12 @@ impl UnseenLosses {
         self.new.push((volume, known));
     }
 
-    /// Returns the number of losses that a client which connects to the volume now has certainly seen, if it
-    /// is one that disconnected; otherwise `last`, that of all losses.
-    pub(super) fn seen_by_newcomer(&self, volume: VolumeId, last: u64, now: Nanos) -> u64 {
-        let of_volume = self.remembered.range((volume, 0)..=(volume, u64::MAX));
-        let remembered = of_volume.filter(|(_, until)| **until > now).map(|((_, known), _)| *known);
+    /// Returns the losses before a client that connects to the volume now, after `count` of them: it may be
+    /// any of those that disconnected.
+    pub(super) fn before(&self, volume: VolumeId, count: u64, now: Nanos) -> PastLosses {
+        let remembered = self.of_volume(volume).filter(|(_, until)| *until > now).map(|(known, _)| known);
         let new = self.new.iter().filter(|(of, _)| *of == volume).map(|(_, known)| *known);
-        remembered.chain(new).fold(last, u64::min)
+        PastLosses { count, seen: remembered.chain(new).fold(count, u64::min) }
     }
 
     /// Remembers the new disconnections; returns the losses that these clients may not have seen, by volume.
@@ -50,14 +50,30 @@ impl UnseenLosses {
         }
         self.remembered.retain(|_, until| *until > now);
         let mut unseen = Vec::new();
-        for (volume, known) in self.new.drain(..) {
-            self.remembered.insert((volume, known), now + REMEMBERED);
+        for (volume, known) in std::mem::take(&mut self.new) {
+            self.remember(volume, known, now + REMEMBERED);
             unseen.extend(last_loss(volume).filter(|loss| loss.number > known).map(|loss| (volume, loss)));
         }
-        while self.remembered.len() > REMEMBERED_MAX {
-            self.remembered.pop_first();
-        }
         unseen
+    }
+
+    /// Remembers a disconnection. If there are too many, the one that had seen least stands for the next one,
+    /// too: a loss is rather reported once more than not at all.
+    fn remember(&mut self, volume: VolumeId, known: u64, until: Nanos) {
+        self.remembered.insert((volume, known), until);
+        let all: Vec<_> = self.of_volume(volume).collect();
+        if all.len() > REMEMBERED_MAX
+            && let [(least, until), (next, until_next), ..] = all[..]
+        {
+            self.remembered.remove(&(volume, next));
+            self.remembered.insert((volume, least), until.max(until_next));
+        }
+    }
+
+    /// Returns the number of losses seen, and when that is forgotten, of each disconnection of the volume.
+    fn of_volume(&self, volume: VolumeId) -> impl Iterator<Item = (u64, Nanos)> + '_ {
+        let range = self.remembered.range((volume, 0)..=(volume, u64::MAX));
+        range.map(|((_, known), until)| (*known, *until))
     }
 }
 
@@ -73,7 +89,7 @@ mod tests {
         let mut losses = UnseenLosses::default();
         losses.note(VOLUME, 1);
         losses.note(VOLUME, 2);
-        let seen = |losses: &UnseenLosses, volume, now| losses.seen_by_newcomer(volume, 4, now);
+        let seen = |losses: &UnseenLosses, volume, now| losses.before(volume, 4, now).seen;
         assert_eq!(seen(&losses, VOLUME, Nanos(0)), 1, "also before it is remembered");
         let last = |_| Some(Loss { number: 2, device: DeviceId(0) });
         let unseen = losses.take_new(Nanos(0), last);
@@ -86,10 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn remembered_disconnections_are_bounded() {
+    fn bounded_number_of_disconnections_forgets_no_loss() {
         let mut losses = UnseenLosses::default();
-        (0..1000).for_each(|known| losses.note(VOLUME, known));
-        losses.take_new(Nanos(0), |_| None);
-        assert_eq!(losses.remembered.len(), REMEMBERED_MAX);
+        for known in 0..1000 {
+            losses.note(VOLUME, known);
+            losses.take_new(Nanos(known), |_| None);
+            assert!(losses.remembered.len() <= REMEMBERED_MAX);
+        }
+        assert_eq!(losses.before(VOLUME, 1000, REMEMBERED + Nanos(900)), PastLosses { count: 1000, seen: 0 });
+        assert_eq!(losses.before(VOLUME, 1000, REMEMBERED + Nanos(999)).seen, 1000);
     }
 }
