@@ -14,7 +14,7 @@ pub const FLUSH_FACTOR: u64 = 20;
 pub enum Pace {
     /// Random times, usually up to this, so that completions come in any order: see [`RandomTiming`].
     Random(Nanos),
-    /// The same, but flushes take [`FLUSH_FACTOR`] times as long, so that much is written during each.
+    /// As [`Pace::Random`], but flushes take [`FLUSH_FACTOR`] times as long: much is written during each.
     SlowFlushes(Nanos),
     /// The timing model of this name: see [`weir_timing::NAMES`].
     Model(String),

@@ -46,6 +46,23 @@ fn errors_follow_kind_range_and_count() {
 }
 
 #[test]
+fn failed_write_is_carried_out_in_part_or_not_at_all() {
+    let kinds = Kinds { writes: true, ..NONE };
+    let fault = Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times: 200, error: Errno::EIO };
+    let mut world = world(vec![fault]);
+    let mut counts = [0; 9];
+    for number in 0..200 {
+        let (at, mut page) = (DeviceOffset(4096 * number), [7; 4096]);
+        assert!(world.write(DISK, at, &page).is_err());
+        world.read(DISK, at, &mut page).unwrap();
+        let written = page.iter().take_while(|byte| **byte == 7).count();
+        assert!(written % 512 == 0 && page[written..].iter().all(|byte| *byte == 0), "the first sectors");
+        counts[written / 512] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 0), "none, some and all: {counts:?}");
+}
+
+#[test]
 fn a_fault_that_is_over_cannot_strike_again() {
     let kinds = Kinds { writes: true, ..NONE };
     let errors = |times| Fault::Errors { kinds, range: EVERYWHERE, chance: 1.0, times, error: Errno::EIO };

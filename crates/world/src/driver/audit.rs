@@ -48,18 +48,10 @@ impl Driver {
     /// nothing while devices fail, or have damaged their contents.
     pub(super) fn audit(&mut self) -> Result<(), Failure> {
         self.drain()?;
-        for volume in 0..self.volumes.len() {
-            self.submit_request(RequestSpec {
-                volume,
-                op: Op::Flush,
-                offset: VolumeOffset(0),
-                len: Bytes(0),
-                fua: false,
-            })?;
-        }
-        self.drain()?;
+        // After a failure, a flush of each volume may fail to report the loss.
+        let is_durable = self.flush_all()? || self.flush_all()?;
         let until = self.world.now() + RESTORE_TIMEOUT;
-        while self.is_auditable() || self.has_recovered() {
+        while self.is_auditable() || (is_durable && self.has_recovered()) {
             let Some(pool) = self.read_pool()? else { return Ok(()) };
             let Some(lacking) = self.find_single_copy(&pool) else {
                 self.statistics.audits += 1;
@@ -73,6 +65,22 @@ impl Driver {
             self.advance_by(CHECK_INTERVAL)?;
         }
         Ok(())
+    }
+
+    /// Flushes every volume; returns whether all succeeded. Nothing may be in flight.
+    fn flush_all(&mut self) -> Result<bool, Failure> {
+        let errors = self.statistics.errors;
+        for volume in 0..self.volumes.len() {
+            self.submit_request(RequestSpec {
+                volume,
+                op: Op::Flush,
+                offset: VolumeOffset(0),
+                len: Bytes(0),
+                fua: false,
+            })?;
+        }
+        self.drain()?;
+        Ok(self.statistics.errors == errors)
     }
 
     /// Audits the devices after some of the checks in which all volumes were read and flushed. Changes
@@ -101,13 +109,12 @@ impl Driver {
             && self.damaged_metadata().is_empty()
     }
 
-    /// Reports whether devices have failed, none of them fails any more, the engine uses all of them, no
-    /// block is in doubt, and everything is durable: the flush before may have failed to report a loss.
+    /// Reports whether devices have failed, none of them fails any more, the engine uses all of them, and no
+    /// block is in doubt.
     fn has_recovered(&mut self) -> bool {
         let is_whole = self.health == Health::Broken
             && self.replacing.is_none()
             && !self.may_fail()
-            && self.engine.is_settled()
             && self.damaged_metadata().is_empty()
             && !self.has_continued_without_device();
         let status = is_whole.then(|| self.engine.status());

@@ -4,7 +4,9 @@ use super::*;
 use crate::Seed;
 use crate::campaign::{History, HistoryKind};
 use crate::driver::{DeviceLoss, HistoryStep};
+use crate::{Fault, Kinds};
 use weir_map::Superblock;
+use weir_model::Errno;
 
 const SEED: Seed = Seed(1);
 
@@ -32,6 +34,16 @@ fn copies(driver: &mut Driver) -> Vec<(DeviceId, DeviceOffset)> {
     extent.holders(0).map(|(place, at)| (DeviceId(place.device), DeviceOffset(at))).collect()
 }
 
+/// Returns an extent of the volume with a copy on such a device, and the location of that copy's first block.
+fn copy_on_any(driver: &mut Driver, is_such: impl Fn(DeviceId) -> bool) -> (u64, DeviceId, DeviceOffset) {
+    let pool = driver.read_pool().expect("it is sound").expect("commands end");
+    let extents = &pool.volumes[&driver.volumes[0].id.0].extents;
+    let copies = extents.iter().flat_map(|(index, extent)| {
+        extent.holders(0).map(|(place, at)| (*index, DeviceId(place.device), DeviceOffset(at)))
+    });
+    copies.into_iter().find(|(_, device, _)| is_such(*device)).expect("a copy on such a device")
+}
+
 /// Changes bytes on a device directly.
 fn damage(driver: &mut Driver, device: DeviceId, at: DeviceOffset) {
     let storage = driver.world.storage(device).expect("a device");
@@ -39,6 +51,26 @@ fn damage(driver: &mut Driver, device: DeviceId, at: DeviceOffset) {
     storage.read(at, &mut page);
     page[100] ^= 1;
     storage.write(at, &page, true);
+}
+
+/// A device without metadata loses a copy with one failed flush, and then works again.
+#[test]
+fn pool_is_audited_once_devices_have_recovered() {
+    let mut driver = mirrored();
+    let (index, lost, at) = copy_on_any(&mut driver, |device| device.0 > 1);
+    let range = DeviceOffset(0)..DeviceOffset(u64::MAX);
+    let kinds = Kinds { flushes: true, ..Kinds::default() };
+    let fault = Fault::Errors { kinds, range, chance: 1.0, times: 1, error: Errno::EIO };
+    driver.step(&HistoryStep::Break(lost.index(), fault)).expect("a device that fails");
+    let offset = VolumeOffset(index * driver.setup.extent.bytes().0);
+    let write = RequestSpec { volume: 0, op: Op::Write, offset, len: Bytes(PAGE), fua: false };
+    driver.step(&HistoryStep::Request(write)).expect("a write");
+    driver.step(&HistoryStep::Wait(usize::MAX)).expect("an answer");
+    let before = driver.statistics.audits;
+    driver.step(&HistoryStep::Audit).expect("both copies are good again");
+    assert!(driver.health == Health::Broken && driver.statistics.audits > before, "it was audited");
+    damage(&mut driver, lost, at);
+    assert!(matches!(driver.audit(), Err(Failure::CopiesDiffer { volume: 0, .. })));
 }
 
 #[test]
