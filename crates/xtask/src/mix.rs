@@ -63,9 +63,9 @@ pub(crate) enum Mix {
     All,
 }
 
-/// The seeds of [`Mix::All`] by mix: so many of [`TURNS`] each. A quarter of the time goes to
-/// [`Mix::Losing`], an eighth to [`Mix::Durable`], which find most hard mutants, and at least a fortieth to
-/// each other one: histories of some mixes take ten times as long as those of others.
+/// The seeds of [`Mix::All`] by mix: so many of [`TURNS`] each. [`Mix::Losing`] and [`Mix::Durable`], which
+/// find most hard mutants, get most of the time. Of the others, those whose histories take up to ten times as
+/// long as the shortest ones get the fewest seeds.
 const SHARES: [(Mix, u64); 19] = [
     (Mix::Losing, 12),
     (Mix::Durable, 9),
@@ -88,10 +88,10 @@ const SHARES: [(Mix, u64); 19] = [
     (Mix::Journal, 1),
 ];
 
-/// The number of seeds after which the mixes repeat: all of [`SHARES`].
+/// The number of seeds after which the mixes repeat: the sum of [`SHARES`], a prime.
 const TURNS: u64 = 89;
 
-/// From one seed to the next, so many turns: a prime, so that the mixes alternate.
+/// The turns from one seed to the next, so that neighbouring seeds have different mixes.
 const STRIDE: u64 = 55;
 
 impl Mix {

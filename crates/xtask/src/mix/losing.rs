@@ -1,6 +1,6 @@
 //! Histories in which devices lose writes again and again, while clients access a few blocks.
 
-use super::transforms::{between, flush, power_loss, shrink_volumes};
+use super::transforms::{between, flush, limit_volumes, power_loss};
 use weir_engine::Activity;
 use weir_model::{BLOCK, Bytes, Errno, Nanos, Op, Rng, Seed, VolumeOffset};
 use weir_world::campaign::History;
@@ -21,7 +21,8 @@ pub(super) fn add_repeated_failures(mut history: History) -> History {
     history.setup.devices.iter_mut().for_each(|device| device.write_cache = true);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
     let extent = history.setup.extent.bytes().0;
-    shrink_volumes(&mut history, losses.volumes, losses.hot_range.0);
+    history.setup.volumes.truncate(losses.volumes);
+    limit_volumes(&mut history, Bytes(losses.hot_range.0 * extent));
     let volumes = history.setup.volumes.len() as u64;
     let mut steps = Vec::with_capacity(history.steps.len() * 2);
     let mut recent: Vec<RequestSpec> = Vec::new();

@@ -9,6 +9,9 @@ use weir_world::{Fault, Kinds, StopKind};
 /// Number of steps between two audits.
 const AUDIT_EVERY: usize = 60;
 
+/// Number of requests under which a volume is removed: fewer than may be in flight.
+const REMOVED_UNDER: usize = 8;
+
 /// Maximum number of extents of small volumes.
 const SMALL_EXTENTS: u64 = 4;
 
@@ -26,11 +29,12 @@ pub(super) fn make_faults_hang(history: &mut History) {
             let soon_after = deadline + rng.below(most);
             let lasts = [u64::MAX, deadline / 2, deadline + deadline / 2, soon_after, soon_after]
                 [rng.below(5) as usize];
+            let removes = *device >= members && recent.len() > 8 && rng.chance(0.3);
+            // The requests of a volume that is removed must meet the hang.
+            let from = if removes { Nanos(0) } else { from };
             *fault = Fault::Hang { during: from..Nanos(from.0.saturating_add(lasts)) };
-            if *device >= members && recent.len() > 8 && rng.chance(0.3) {
-                // The volume's requests are to meet the hang, and to be fewer than may be in flight.
-                *fault = Fault::Hang { during: Nanos(0)..Nanos(lasts) };
-                history.setup.depth = history.setup.depth.max(16);
+            if removes {
+                history.setup.depth = history.setup.depth.max(2 * REMOVED_UNDER);
                 history.steps.push(step);
                 remove_without_metadata(&recent, members, &mut history.steps);
                 continue;
@@ -52,7 +56,7 @@ fn remove_without_metadata(recent: &[RequestSpec], members: usize, steps: &mut V
     steps.extend(
         recent
             .iter()
-            .take(6)
+            .take(REMOVED_UNDER)
             .map(|ask| HistoryStep::Request(RequestSpec { volume: victim, ..write(ask, false) })),
     );
     steps.push(HistoryStep::Pass(Nanos::millis(25)));
@@ -162,14 +166,15 @@ pub(super) fn add_large_frames(mut history: History) -> History {
     history
 }
 
-/// Leaves this many small volumes: there is little to read after each crash, and moves at random mostly
-/// concern what clients access.
-pub(super) fn shrink_volumes(history: &mut History, volumes: usize, extents: u64) {
-    let extent = history.setup.extent.bytes().0;
-    history.setup.volumes.truncate(volumes);
-    for volume in &mut history.setup.volumes {
-        volume.size = volume.size.min(Bytes(extents * extent));
-    }
+/// Leaves two small volumes: there is little to read after each crash.
+pub(super) fn shrink_volumes(history: &mut History) {
+    history.setup.volumes.truncate(2);
+    limit_volumes(history, Bytes(SMALL_EXTENTS * history.setup.extent.bytes().0));
+}
+
+/// Limits the size of each volume. Moves at random then mostly concern what clients access.
+pub(super) fn limit_volumes(history: &mut History, most: Bytes) {
+    history.setup.volumes.iter_mut().for_each(|volume| volume.size = volume.size.min(most));
 }
 
 /// Turns requests into changes of a few blocks, many of them durable, mostly over blocks that hold something
@@ -177,7 +182,7 @@ pub(super) fn shrink_volumes(history: &mut History, volumes: usize, extents: u64
 pub(super) fn add_durable_changes(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let extent = history.setup.extent.bytes().0;
-    shrink_volumes(&mut history, 2, SMALL_EXTENTS);
+    shrink_volumes(&mut history);
     history.setup.depth = [1, 4, 16][rng.below(3) as usize];
     let volumes = history.setup.volumes.len();
     let (extents, blocks) = (between(&mut rng, 1, SMALL_EXTENTS), between(&mut rng, 1, 4));
@@ -208,13 +213,13 @@ pub(super) fn add_durable_changes(mut history: History) -> History {
 pub(super) fn add_contention(mut history: History) -> History {
     let mut rng = Rng::new(Seed(!history.setup.seed.0));
     let extent = history.setup.extent.bytes().0;
-    shrink_volumes(&mut history, 2, SMALL_EXTENTS);
+    shrink_volumes(&mut history);
     history.setup.depth = [8, 16, 32][rng.below(3) as usize];
-    let (volumes, blocks) = (between(&mut rng, 1, 2), between(&mut rng, 1, 3));
+    let volumes = between(&mut rng, 1, 2).min(history.setup.volumes.len() as u64);
+    let blocks = between(&mut rng, 1, 3);
     let mut ops = vec![Op::Write, Op::Write, Op::Trim, Op::WriteZeroes { no_hole: rng.chance(0.5) }];
     ops.extend(std::iter::repeat_n(Op::Read, between(&mut rng, 1, 6) as usize));
     ops.extend(std::iter::repeat_n(Op::Flush, between(&mut rng, 0, 2) as usize));
-    let lasts = history.setup.volumes.len() as u64;
     for step in &mut history.steps {
         let HistoryStep::Request(ask) = step else { continue };
         let op = ops[rng.below(ops.len() as u64) as usize];
@@ -223,7 +228,7 @@ pub(super) fn add_contention(mut history: History) -> History {
             (_, 1) => (between(&mut rng, 0, 7) * (BLOCK / 8), BLOCK / 8),
             _ => (rng.below(blocks) * BLOCK, between(&mut rng, 1, 2) * BLOCK),
         };
-        let volume = (rng.below(volumes) % lasts) as usize;
+        let volume = rng.below(volumes) as usize;
         *ask = RequestSpec { volume, op, offset: VolumeOffset(start), len: Bytes(len), fua: rng.chance(0.1) };
     }
     history
