@@ -437,8 +437,9 @@ pub fn warn_of_readable_files(described: &PoolDescription, devices: &Devices) ->
         let Some(device) = devices.get(id) else { continue };
         if let Some(mode) = device.permissions_for_others()? {
             let (name, path) = (&entry.name, device.path().display());
+            let access = if mode & 0o002 == 0 { "read" } else { "read and write" };
             tracing::warn!(
-                "device {name:?}: every user may read or write {path} (mode {mode:04o}); chmod 600 {path}"
+                "device {name:?}: every user may {access} {path} (mode {mode:04o}); chmod 600 {path}"
             );
         }
     }

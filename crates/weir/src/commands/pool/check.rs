@@ -349,7 +349,7 @@ impl CheckOutcome {
         );
         let _ = writeln!(
             text,
-            "found {} volumes, {} extents with data, {} records\n",
+            "volumes: {}, extents with data: {}, records: {}\n",
             checked.volumes, checked.extents, checked.records
         );
         let rows = report.findings.iter().map(|finding| {
