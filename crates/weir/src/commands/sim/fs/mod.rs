@@ -16,7 +16,7 @@ pub(crate) use report::FsDocument;
 use report::{Combination, FsComparison};
 use weir_model::{Bytes, ErrorKind};
 use weir_policy::Watermarks;
-use weir_policy::distribution::{DistributionPolicy, DistributionSettings};
+use weir_policy::distribution::{DistributionPolicy, DistributionSettings, SIZE_THRESHOLD};
 use weir_policy::eviction::OMEGA;
 use weir_policy::eviction::items::{ItemEvictionPolicy, ItemSettings};
 use weir_policy::promotion::PromotionPolicy;
@@ -24,6 +24,9 @@ use weir_sim::fs::{BottomFs, FastTier, FsPlan, Machine, RateSource, TierPlan, lo
 
 /// Without NVM, write-back stops at half of the changes from which on it begins, as Linux's does.
 const DIRTY: Watermarks = Watermarks { high: 1.0, low: 0.5 };
+
+/// Default of `--dirty`.
+const DIRTY_MAX: Bytes = Bytes::mib(200);
 
 /// Simulates each combination.
 ///
@@ -33,10 +36,7 @@ pub(super) fn run(args: &FsArgs) -> Result<FsComparison, Failure> {
     let usage = |error: String| Failure::from_message(ErrorKind::Usage, &error);
     load::parse(&args.load, args.seed).map_err(|error| usage(error.to_string()))?;
     let tiers = tiers(args)?;
-    if args.omega != [OMEGA] && args.eviction.iter().all(|name| name != "trident") {
-        let help = "leave --omega out, or add trident to --eviction";
-        return Err(Failure::usage("--omega is a setting of --eviction trident alone", help));
-    }
+    refuse_settings_without_effect(args)?;
     if Watermarks::new(args.high, args.low).is_none() {
         let message = format!("--low {:.0}% is above --high {:.0}%", args.low * 100.0, args.high * 100.0);
         return Err(Failure::usage(message, "lower it: eviction stops at --low"));
@@ -51,6 +51,38 @@ pub(super) fn run(args: &FsArgs) -> Result<FsComparison, Failure> {
     });
     let outcomes = outcomes.map_err(|error| usage(error.to_string()))?;
     Ok(FsComparison::new(args, combinations.into_iter().zip(outcomes).collect()))
+}
+
+/// Refuses settings that no combination uses.
+fn refuse_settings_without_effect(args: &FsArgs) -> Result<(), Failure> {
+    let nvm = args.nvm.iter().any(|size| size.0.is_some());
+    let memory = args.nvm.iter().any(|size| size.0.is_none());
+    let is_named = |names: &[String], name: &str| names.iter().any(|other| other == name);
+    let is_default = |names: &[String], name: &str| matches!(names, [only] if only == name);
+    let (without_nvm, size) = ("with --nvm none", "give --nvm a size");
+    let (omega, threshold) = (args.omega != [OMEGA], args.size_threshold != SIZE_THRESHOLD);
+    let (trident, by_size) = (is_named(&args.eviction, "trident"), is_named(&args.distribution, "by_size"));
+    let settings = [
+        ("--eviction", !is_default(&args.eviction, "trident"), nvm, without_nvm, size),
+        ("--promotion", !is_default(&args.promotion, "hot"), nvm, without_nvm, size),
+        ("--omega", omega, nvm, without_nvm, size),
+        ("--omega", omega, trident, "without --eviction trident", "add trident to --eviction"),
+        ("--dirty", args.dirty != DIRTY_MAX, memory, "without --nvm none", "add none to --nvm"),
+        (
+            "--size-threshold",
+            threshold,
+            by_size,
+            "without --distribution by_size",
+            "add by_size to --distribution",
+        ),
+    ];
+    match settings.into_iter().find(|(_, is_set, is_used, ..)| *is_set && !is_used) {
+        Some((option, _, _, why, help)) => Err(Failure::usage(
+            format!("{option} does nothing {why}"),
+            format!("leave {option} out, or {help}"),
+        )),
+        None => Ok(()),
+    }
 }
 
 fn tiers(args: &FsArgs) -> Result<Vec<TierPlan>, Failure> {

@@ -96,8 +96,20 @@ fn impossible_arguments_are_refused_with_a_way_out() {
     assert!(said(&["--high", "50%"]).contains("--low 85% is above --high 50%; lower it"));
     assert!(said(&["--rates", "10MB"]).contains("1 rates for 2 tiers; give one for each"));
     assert!(said(&["--nvm", "8KiB"]).contains("too small; give it 64 KiB or more"));
-    let omega = said(&["--omega", "1", "--eviction", "lru,fifo"]);
-    assert!(omega.contains("--omega is a setting of --eviction trident alone; leave --omega out"), "{omega}");
+    for (option, value, others, why) in [
+        ("--omega", "1", ["--eviction", "lru,fifo"], "without --eviction trident"),
+        ("--omega", "1", ["--nvm", "none"], "with --nvm none"),
+        ("--eviction", "lru", ["--nvm", "none"], "with --nvm none"),
+        ("--promotion", "never", ["--nvm", "none"], "with --nvm none"),
+        ("--dirty", "1MiB", ["--nvm", "1MiB"], "without --nvm none"),
+        ("--size-threshold", "2MiB", ["--distribution", "trident"], "without --distribution by_size"),
+    ] {
+        let refusal = said(&[&[option, value][..], &others].concat());
+        assert!(
+            refusal.starts_with(&format!("{option} does nothing {why}; leave {option} out, or ")),
+            "{refusal}"
+        );
+    }
     let refused = |words: &[&str]| Words::try_parse_from(words).err().expect("refused").to_string();
     assert!(refused(&["fs", "untar", "--tier", "floppy=1GB"]).contains("no model of \"floppy\"; there are"));
     assert!(refused(&["fs", "untar", "--tier", "nvm"]).contains("such as ssd-sata=500GB"));
