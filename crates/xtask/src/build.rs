@@ -27,7 +27,8 @@ pub(crate) const IS_SHIPPED: bool = !cfg!(debug_assertions);
 pub(crate) fn run_as(build: &Build) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let args = ["run", "--quiet", "--profile", "crash", "--package", "xtask"];
-    let args = args.iter().chain(build.args).chain(&["--"]);
+    let features: &[&str] = if cfg!(feature = "place") { &[] } else { &["--no-default-features"] };
+    let args = args.iter().chain(features).chain(build.args).chain(&["--"]);
     let settings = build.settings.iter().copied();
     match Command::new(cargo).args(args).args(std::env::args_os().skip(1)).envs(settings).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,

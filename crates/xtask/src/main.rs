@@ -6,6 +6,7 @@ mod build;
 mod crash;
 mod mix;
 mod mutants;
+#[cfg(feature = "place")]
 mod place;
 mod table;
 mod tidy;
@@ -26,6 +27,7 @@ enum Task {
     Crash(crash::Args),
     /// Plant faults in map and engine, one at a time, and check which tests find them
     Mutants(mutants::Args),
+    #[cfg(feature = "place")]
     /// Run every placement policy on a fixed list of loads in virtual time
     Place(place::Args),
     /// Check the code's structure: dependencies, cycles, lengths, widths
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Task::Crash(args) if args.shipped && !build::IS_SHIPPED => build::run_as(&build::SHIPPED),
         Task::Crash(args) => crash::run(&args),
         Task::Mutants(args) => mutants::run(&args),
+        #[cfg(feature = "place")]
         Task::Place(args) => place::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     }
