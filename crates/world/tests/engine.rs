@@ -225,24 +225,33 @@ fn the_same_seed_gives_the_same_history() {
     }
 }
 
-/// These take longer than all other tests here, so there are two, which two processors run at once.
+/// The seeds that failed once, divided among two tests: they take longer than all others here, and two
+/// processors run both at once.
+fn past_failing_seeds() -> [Vec<Seed>; 2] {
+    let mut seeds = [vec![], vec![]];
+    let lines = include_str!("../seeds/failed.txt").lines().filter(|line| !line.starts_with('#'));
+    for (number, line) in lines.enumerate() {
+        let seed = line.split_whitespace().next().and_then(|word| word.parse().ok()).map(Seed);
+        seeds[number % 2].push(seed.unwrap_or_else(|| panic!("{line:?} does not begin with a seed")));
+    }
+    seeds
+}
+
 #[test]
 fn past_failing_seeds_pass() {
-    run_past_failing_seeds(0);
+    let [seeds, _] = past_failing_seeds();
+    run_seeds(&seeds);
 }
 
 #[test]
 fn other_past_failing_seeds_pass() {
-    run_past_failing_seeds(1);
+    let [_, seeds] = past_failing_seeds();
+    run_seeds(&seeds);
 }
 
-/// Runs every other seed that failed once.
-fn run_past_failing_seeds(first: usize) {
-    let lines = include_str!("../seeds/failed.txt").lines().filter(|line| !line.starts_with('#'));
+fn run_seeds(seeds: &[Seed]) {
     let mut total = Statistics::default();
-    for line in lines.skip(first).step_by(2) {
-        let seed = line.split_whitespace().next().and_then(|word| word.parse().ok()).map(Seed);
-        let seed = seed.unwrap_or_else(|| panic!("{line:?} does not begin with a seed"));
+    for &seed in seeds {
         let outcome = History::new(seed, &HistoryKind::of(seed)).run();
         if let Some((failure, step)) = outcome.failure {
             panic!("step {step}: {failure}\nrepeat with: cargo xtask crash --seed {seed}");

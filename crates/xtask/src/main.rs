@@ -27,8 +27,8 @@ enum Task {
     Crash(crash::Args),
     /// Plant faults in map and engine, one at a time, and check which tests find them
     Mutants(mutants::Args),
-    #[cfg(feature = "place")]
     /// Run every placement policy on a fixed list of loads in virtual time
+    #[cfg(feature = "place")]
     Place(place::Args),
     /// Check the code's structure: dependencies, cycles, lengths, widths
     Tidy(tidy::Args),

@@ -86,6 +86,12 @@ impl ScriptedServer {
         self.settle();
     }
 
+    /// Accepts a client, which opens the volume.
+    fn connect(&mut self, conn: ConnId) {
+        self.accept(conn);
+        self.deliver(conn, &encode_handshake(false));
+    }
+
     /// Delivers bytes to the connection, as far as receives are in flight.
     fn deliver(&mut self, conn: ConnId, mut bytes: &[u8]) {
         while !bytes.is_empty()
@@ -150,8 +156,7 @@ fn every_client_sees_a_loss() {
     const EIO: u32 = 5;
     let mut scripted = ScriptedServer::new();
     for conn in [OLD, NEW] {
-        scripted.accept(conn);
-        scripted.deliver(conn, &encode_handshake(false));
+        scripted.connect(conn);
         assert_eq!(scripted.flush(conn), 0);
     }
     for loss in 1..3 {
@@ -166,14 +171,12 @@ fn every_client_sees_a_loss() {
         }
     }
     let later = ConnId::new(2, 0);
-    scripted.accept(later);
-    scripted.deliver(later, &encode_handshake(false));
+    scripted.connect(later);
     assert_eq!(scripted.flush(later), 0, "it came after that");
     // The client disconnected without having written anything: its successor need not get the error.
     scripted.port.hung_up.push(later);
     let last = ConnId::new(3, 0);
-    scripted.accept(last);
-    scripted.deliver(last, &encode_handshake(false));
+    scripted.connect(last);
     assert_eq!(scripted.server.volumes().pending_error(), None, "it knew of all losses");
 }
 
@@ -183,8 +186,7 @@ fn every_client_sees_a_loss() {
 fn unseen_loss_is_reported_again() {
     for (is_lost, says_goodbye) in [(true, false), (false, false), (true, true)] {
         let mut scripted = ScriptedServer::new();
-        scripted.accept(OLD);
-        scripted.deliver(OLD, &encode_handshake(false));
+        scripted.connect(OLD);
         scripted.server.volumes.lose_writes();
         scripted.deliver(OLD, &request(command::FLUSH, 0, 1, 0, 0));
         assert_eq!(scripted.server.volumes().pending_error(), None, "it was told");
@@ -194,8 +196,7 @@ fn unseen_loss_is_reported_again() {
         if is_lost {
             scripted.port.hung_up.push(OLD);
         }
-        scripted.accept(NEW);
-        scripted.deliver(NEW, &encode_handshake(false));
+        scripted.connect(NEW);
         let is_owed = scripted.server.volumes().pending_error().is_some();
         assert_eq!(is_owed, is_lost && !says_goodbye, "lost: {is_lost}, said goodbye: {says_goodbye}");
         scripted.deliver(NEW, &request(command::FLUSH, 0, 1, 0, 0));
@@ -208,13 +209,11 @@ fn unseen_loss_is_reported_again() {
 fn unseen_loss_is_reported_whoever_connects_first() {
     const EIO: u32 = 5;
     let mut scripted = ScriptedServer::new();
-    scripted.accept(OLD);
-    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.connect(OLD);
     scripted.server.volumes.lose_writes();
     scripted.port.hung_up.push(OLD);
     for conn in [NEW, ConnId::new(2, 0)] {
-        scripted.accept(conn);
-        scripted.deliver(conn, &encode_handshake(false));
+        scripted.connect(conn);
         assert_eq!(scripted.flush(conn), EIO, "{conn:?}: it may be the client that disconnected");
         assert_eq!(scripted.flush(conn), 0, "{conn:?}: once");
     }
@@ -225,15 +224,13 @@ fn unseen_loss_is_reported_whoever_connects_first() {
 fn loss_is_not_reported_to_successors_forever() {
     const MINUTES: u64 = 60;
     let mut scripted = ScriptedServer::new();
-    scripted.accept(OLD);
-    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.connect(OLD);
     scripted.server.volumes.lose_writes();
     let mut before = OLD;
     for (conn, at, error) in [(NEW, 0, 5), (ConnId::new(2, 0), 50, 5), (ConnId::new(3, 0), 70, 0)] {
         scripted.port.hung_up.push(before);
         scripted.now = Nanos::secs(at * MINUTES);
-        scripted.accept(conn);
-        scripted.deliver(conn, &encode_handshake(false));
+        scripted.connect(conn);
         assert_eq!(scripted.flush(conn), error, "after {at} minutes");
         before = conn;
     }
@@ -270,8 +267,7 @@ fn reconnect_discards_unparsed_writes() {
 #[test]
 fn stop_has_grace_period() {
     let mut scripted = ScriptedServer::new();
-    scripted.accept(OLD);
-    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.connect(OLD);
     let flush = request(command::FLUSH, 0, 1, 0, 0);
     let into = scripted.port.receiving.remove(&OLD).expect("it is heard")[0];
     scripted.memory.bytes_mut(into.part(0, flush.len() as u32)).copy_from_slice(&flush);
@@ -300,8 +296,7 @@ fn stop_has_grace_period() {
 #[test]
 fn idle_client_releases_buffers() {
     let mut scripted = ScriptedServer::new();
-    scripted.accept(OLD);
-    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.connect(OLD);
     assert_eq!(scripted.flush(OLD), 0);
     let later = Limits::default().idle_timeout + Nanos(1);
     scripted.at(later, |server, environment| server.turn(environment));
@@ -348,8 +343,7 @@ fn silent_control_session_times_out() {
 #[test]
 fn silent_client_releases_buffers() {
     let mut scripted = ScriptedServer::new();
-    scripted.accept(OLD);
-    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.connect(OLD);
     assert_eq!((scripted.server.counts().idle, scripted.server.counts().clients), (0, 1));
     scripted.at(Limits::default().idle_timeout + Nanos(1), |server, environment| server.turn(environment));
     assert_eq!(scripted.server.counts().idle, 1);
@@ -364,8 +358,7 @@ fn silent_client_releases_buffers() {
 #[test]
 fn slow_client_releases_buffers_later() {
     let mut scripted = ScriptedServer::new();
-    scripted.accept(OLD);
-    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.connect(OLD);
     let flush = request(command::FLUSH, 0, 7, 0, 0);
     let into = scripted.port.receiving.remove(&OLD).expect("it is heard");
     scripted.memory.bytes_mut(into[0].part(0, flush.len() as u32)).copy_from_slice(&flush);
@@ -416,8 +409,7 @@ fn control_sessions_take_turns() {
 #[test]
 fn turn_returns_the_number_of_answers() {
     let mut scripted = ScriptedServer::new();
-    scripted.accept(OLD);
-    scripted.deliver(OLD, &encode_handshake(false));
+    scripted.connect(OLD);
     assert_eq!(scripted.answered_max, 0, "a handshake is no request");
     scripted.flush(OLD);
     assert_eq!(scripted.answered_max, 1);

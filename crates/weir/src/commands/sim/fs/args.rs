@@ -2,8 +2,8 @@
 
 use crate::args::{duration, size};
 use crate::pool_file;
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser as _};
 use weir_model::{BLOCK, Bytes, Nanos, SECTOR};
 use weir_policy::distribution::DISTRIBUTION;
 use weir_policy::eviction::{ITEM_EVICTION, OMEGA};
@@ -83,6 +83,18 @@ pub struct FsArgs {
     /// Set the random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+}
+
+impl FsArgs {
+    /// Returns what a command line with this load and no options says.
+    pub(super) fn without_options(load: &str) -> Self {
+        #[derive(clap::Parser)]
+        struct CommandLine {
+            #[command(flatten)]
+            args: FsArgs,
+        }
+        CommandLine::parse_from(["fs", "--", load]).args
+    }
 }
 
 /// The size of NVM; `None` without NVM.

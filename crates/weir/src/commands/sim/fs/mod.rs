@@ -16,17 +16,13 @@ pub(crate) use report::FsDocument;
 use report::{Combination, FsComparison};
 use weir_model::{Bytes, ErrorKind};
 use weir_policy::Watermarks;
-use weir_policy::distribution::{DistributionPolicy, DistributionSettings, SIZE_THRESHOLD};
-use weir_policy::eviction::OMEGA;
+use weir_policy::distribution::{DistributionPolicy, DistributionSettings};
 use weir_policy::eviction::items::{ItemEvictionPolicy, ItemSettings};
 use weir_policy::promotion::PromotionPolicy;
 use weir_sim::fs::{BottomFs, FastTier, FsPlan, Machine, RateSource, TierPlan, load, simulate};
 
 /// Without NVM, write-back stops at half of the changes from which on it begins, as Linux's does.
 const DIRTY: Watermarks = Watermarks { high: 1.0, low: 0.5 };
-
-/// Default of `--dirty`.
-const DIRTY_MAX: Bytes = Bytes::mib(200);
 
 /// Simulates each combination.
 ///
@@ -55,34 +51,33 @@ pub(super) fn run(args: &FsArgs) -> Result<FsComparison, Failure> {
 
 /// Refuses settings that no combination uses.
 fn refuse_settings_without_effect(args: &FsArgs) -> Result<(), Failure> {
+    let defaults = FsArgs::without_options(&args.load);
     let nvm = args.nvm.iter().any(|size| size.0.is_some());
     let memory = args.nvm.iter().any(|size| size.0.is_none());
-    let is_named = |names: &[String], name: &str| names.iter().any(|other| other == name);
-    let is_default = |names: &[String], name: &str| matches!(names, [only] if only == name);
-    let (without_nvm, size) = ("with --nvm none", "give --nvm a size");
-    let (omega, threshold) = (args.omega != [OMEGA], args.size_threshold != SIZE_THRESHOLD);
-    let (trident, by_size) = (is_named(&args.eviction, "trident"), is_named(&args.distribution, "by_size"));
+    let trident = args.eviction.iter().any(|name| name == "trident");
+    let by_size = args.distribution.iter().any(|name| name == "by_size");
+    let of_nvm = (nvm, "with --nvm none", "give --nvm a size");
+    let of_memory = (memory, "without --nvm none", "add none to --nvm");
+    let of_trident = (trident, "without --eviction trident", "add trident to --eviction");
+    let of_by_size = (by_size, "without --distribution by_size", "add by_size to --distribution");
+    let omega = args.omega != defaults.omega;
     let settings = [
-        ("--eviction", !is_default(&args.eviction, "trident"), nvm, without_nvm, size),
-        ("--promotion", !is_default(&args.promotion, "hot"), nvm, without_nvm, size),
-        ("--omega", omega, nvm, without_nvm, size),
-        ("--omega", omega, trident, "without --eviction trident", "add trident to --eviction"),
-        ("--dirty", args.dirty != DIRTY_MAX, memory, "without --nvm none", "add none to --nvm"),
-        (
-            "--size-threshold",
-            threshold,
-            by_size,
-            "without --distribution by_size",
-            "add by_size to --distribution",
-        ),
+        ("--eviction", args.eviction != defaults.eviction, of_nvm),
+        ("--promotion", args.promotion != defaults.promotion, of_nvm),
+        ("--high", args.high != defaults.high, of_nvm),
+        ("--low", args.low != defaults.low, of_nvm),
+        ("--omega", omega, of_nvm),
+        ("--omega", omega, of_trident),
+        ("--dirty", args.dirty != defaults.dirty, of_memory),
+        ("--size-threshold", args.size_threshold != defaults.size_threshold, of_by_size),
     ];
-    match settings.into_iter().find(|(_, is_set, is_used, ..)| *is_set && !is_used) {
-        Some((option, _, _, why, help)) => Err(Failure::usage(
-            format!("{option} does nothing {why}"),
-            format!("leave {option} out, or {help}"),
-        )),
-        None => Ok(()),
+    for (option, is_set, (is_used, why, help)) in settings {
+        if is_set && !is_used {
+            let message = format!("{option} does nothing {why}");
+            return Err(Failure::usage(message, format!("leave {option} out, or {help}")));
+        }
     }
+    Ok(())
 }
 
 fn tiers(args: &FsArgs) -> Result<Vec<TierPlan>, Failure> {

@@ -101,6 +101,8 @@ fn impossible_arguments_are_refused_with_a_way_out() {
         ("--omega", "1", ["--nvm", "none"], "with --nvm none"),
         ("--eviction", "lru", ["--nvm", "none"], "with --nvm none"),
         ("--promotion", "never", ["--nvm", "none"], "with --nvm none"),
+        ("--high", "95%", ["--nvm", "none"], "with --nvm none"),
+        ("--low", "50%", ["--nvm", "none"], "with --nvm none"),
         ("--dirty", "1MiB", ["--nvm", "1MiB"], "without --nvm none"),
         ("--size-threshold", "2MiB", ["--distribution", "trident"], "without --distribution by_size"),
     ] {
