@@ -66,6 +66,13 @@ fn every_combination_is_simulated_once() {
 }
 
 #[test]
+fn settings_may_concern_some_combinations_only() {
+    let some = ["--nvm", "none,1MiB", "--eviction", "trident,lru", "--distribution", "trident,by_size"];
+    let settings = ["--high", "95%", "--omega", "1", "--dirty", "1MiB", "--size-threshold", "2MiB"];
+    assert_eq!(results(&[&some[..], &settings].concat()).len(), (1 + 2) * 2);
+}
+
+#[test]
 fn tiers_and_file_systems_are_those_of_the_arguments() {
     let of = |more: &[&str]| {
         let tiers = results(more)[0]["outcome"]["tiers"].as_array().expect("tiers").clone();
