@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
 
 /// The number of pages read at once: those of a checkpoint are adjacent.
-const WINDOW_PAGES: u64 = 256;
+const WINDOW_PAGES: u64 = 32;
 /// The number of windows kept.
-const WINDOWS_MAX: usize = 128;
+const WINDOWS_MAX: usize = 1024;
 
 /// The metadata of one member, or of several that mirror each other.
 pub(super) struct MetadataArea<'a> {
