@@ -17,7 +17,7 @@ use weir_model::{
 use weir_policy::harm::MoveControl;
 
 mod absence;
-mod audit;
+pub(crate) mod audit;
 mod commands;
 mod copies;
 pub(crate) mod errors;

@@ -4,7 +4,7 @@
 //! pages from the raw bytes. Then the oracle judges every copy of every block, both copies of each superblock
 //! must be equal, and each root of each metadata member must lead to the same pool.
 
-use super::{Driver, Failure, Health, RequestSpec, Volume};
+use super::{Driver, Failure, Health, RequestSpec, Setup, Volume};
 use crate::ondisk::{self, DeviceReader, Extent, PAGE, Pool};
 use crate::{Answer, DamagedSectors, Place, World};
 use std::collections::BTreeSet;
@@ -40,6 +40,14 @@ impl DeviceReader for LiveBytes<'_> {
             storage.read(DeviceOffset(at), bytes);
         }
     }
+}
+
+/// Reports whether any superblock says that the pool has continued without a device.
+pub(crate) fn has_continued_without_device(world: &mut World, setup: &Setup) -> bool {
+    let raw = &mut LiveBytes(world);
+    let sizes = (0..).zip(&setup.devices).map(|(device, spec)| (device, spec.size.0));
+    let mut copies = sizes.flat_map(|(device, size)| ondisk::superblocks(raw, device, size));
+    copies.any(|copy| copy.is_ok_and(|superblock| !superblock.missing.is_empty()))
 }
 
 impl Driver {
@@ -163,10 +171,7 @@ impl Driver {
 
     /// Reports whether any superblock says that the pool has continued without a device.
     pub(super) fn has_continued_without_device(&mut self) -> bool {
-        let sizes: Vec<_> = (0..).zip(&self.setup.devices).map(|(id, spec)| (id, spec.size.0)).collect();
-        let raw = &mut LiveBytes(&mut self.world);
-        let mut copies = sizes.into_iter().flat_map(|(device, size)| ondisk::superblocks(raw, device, size));
-        copies.any(|copy| copy.is_ok_and(|superblock| !superblock.missing.is_empty()))
+        has_continued_without_device(&mut self.world, &self.setup)
     }
 
     /// Reads the pool from the devices: it must be the same from every member and root. Returns `None` if

@@ -1,6 +1,7 @@
 //! Device failures behind the server, and jumps of the clock.
 
 use super::{CHANGE_TIMEOUT, REPLY_TIMEOUT, ServedPool};
+use crate::driver::audit::has_continued_without_device;
 use crate::driver::{Crash, Failure, rot};
 use crate::net::operator::{Operator, SentRequest};
 use crate::{Fault, FaultKind, Moment};
@@ -46,9 +47,12 @@ impl ServedPool {
         self.space_guarantees.forget_all();
     }
 
-    /// Flips a bit while the power is off, if the map is on another device as well.
+    /// Flips a bit while the power is off, if the map is on another device as well, up to date.
     pub(super) fn rot(&mut self, pick: u64) {
         if !self.setup.mirrored || self.faults.is_broken {
+            return;
+        }
+        if has_continued_without_device(&mut self.world, &self.setup) {
             return;
         }
         if let Some(rotten) = rot::rot(&mut self.world, &self.layout, true, pick) {
