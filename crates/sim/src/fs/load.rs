@@ -7,7 +7,7 @@
 //! | `fileserver` | creates, appends, reads, removes | `files=10000 mean=128KiB append=16KiB clients=50` |
 //! | `webproxy` | replaces a file and reads five | `files=60000 mean=16KiB clients=100` |
 //! | `untar` | writes files as fast as they are decompressed | `files=12680 size=30KB-1MB mean=123KB` |
-//! | `kernel-compile` | compiles sources, mostly processor time | `files=1500` |
+//! | `kernel-compile` | compiles sources, mostly processor time | `files=1500 sources=6000 source=12KB` |
 //!
 //! `scale=` multiplies the number of files and of transactions: `1/8`.
 

@@ -13,8 +13,7 @@ const DECOMPRESSION: f64 = 15e6;
 /// Sources and headers that are read for an object, and the processor time that compiling it takes.
 const READ_FOR_OBJECT: u64 = 20;
 const COMPILATION: Nanos = Nanos::millis(300);
-/// The mean size of a source, and that of an object: 25 MB of objects in all.
-const SOURCE: u64 = 12_000;
+/// The mean size of an object: 25 MB in all.
 const OBJECT: u64 = 16_000;
 
 /// A program.
@@ -32,8 +31,8 @@ pub(super) struct Program {
 enum Kind {
     /// Sizes: the least, the most, the mean.
     Untar([f64; 3]),
-    /// The number of sources, and those that still have to be there at first.
-    Compile { sources: u64, at_first: u64 },
+    /// The number of sources, those that still have to be there at first, and their mean size.
+    Compile { sources: u64, at_first: u64, mean: u64 },
 }
 
 impl Program {
@@ -45,7 +44,9 @@ impl Program {
             (Kind::Untar(sizes), words.count("files", 12_680)?, 1)
         } else {
             let objects = words.count("files", 1500)?;
-            (Kind::Compile { sources: objects * 4, at_first: objects * 4 }, objects, 2)
+            let sources = words.count("sources", 6000)?;
+            let mean = words.size("source", Bytes(12_000))?.0;
+            (Kind::Compile { sources, at_first: sources, mean }, objects, 2)
         };
         let pending = vec![VecDeque::new(); clients];
         Ok(Self { kind, random: LoadRng::new(seed), created: 0, left, pending })
@@ -72,11 +73,12 @@ impl FileLoad for Program {
         if let Some(step) = self.pending[client].pop_front() {
             return Some(step);
         }
-        if let Kind::Compile { at_first, .. } = &mut self.kind
+        if let Kind::Compile { at_first, mean, .. } = &mut self.kind
             && *at_first > 0
         {
             *at_first -= 1;
-            let size = self.exponential(SOURCE as f64).max(1.0);
+            let mean = *mean as f64;
+            let size = self.exponential(mean).max(1.0);
             return Some(self.create(size, Nanos(0), 0));
         }
         self.left = self.left.checked_sub(1)?;

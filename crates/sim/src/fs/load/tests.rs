@@ -61,6 +61,10 @@ fn a_kernel_has_25_mb_of_objects() {
     assert_eq!((files.len(), work), (7500, 1500));
     let objects: u64 = files.range(FileKey(6000)..).map(|(_, size)| size).sum();
     assert!((objects as f64 / 25e6 - 1.0).abs() < 0.1, "{objects}");
+    let (files, ..) = play("kernel-compile files=10 sources=2000 source=13KB", usize::MAX);
+    let sources: u64 = files.range(..FileKey(2000)).map(|(_, size)| size).sum();
+    assert_eq!(files.len(), 2010);
+    assert!((sources as f64 / 26e6 - 1.0).abs() < 0.1, "{sources}");
 }
 
 #[test]
