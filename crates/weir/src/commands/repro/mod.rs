@@ -22,6 +22,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 mod text;
+mod trident;
 mod user_optimal;
 mod variants;
 mod verdict;
@@ -75,6 +76,8 @@ enum Measures {
     Caches(RunExperiments),
     /// Loads on stacks of logs.
     Logs(RunExperiments),
+    /// Loads on a file system over several devices.
+    Files(RunExperiments),
 }
 
 impl Measures {
@@ -92,7 +95,7 @@ impl Measures {
                 experiments.retain(|one| needed.contains(&one.name) && runner.selects(&one.name));
                 experiment::run(&experiments, runner)
             }
-            Self::Ramps(run) | Self::Caches(run) | Self::Logs(run) => run(setting, runner),
+            Self::Ramps(run) | Self::Caches(run) | Self::Logs(run) | Self::Files(run) => run(setting, runner),
         }
     }
 }
@@ -166,6 +169,7 @@ const ALL: &[Reproduction] = &[
     hec::REPRODUCTION,
     hystor::REPRODUCTION,
     log_on_log::REPRODUCTION,
+    trident::REPRODUCTION,
     user_optimal::REPRODUCTION,
     wardrop::REPRODUCTION,
 ];

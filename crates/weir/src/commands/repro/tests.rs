@@ -26,6 +26,7 @@ fn experiments(reproduction: &Reproduction, setting: &Setting) -> (BTreeSet<Stri
         Measures::Ramps(_) => return names(user_optimal::names(setting)),
         Measures::Caches(_) => return names(hec::names(setting)),
         Measures::Logs(_) => return names(log_on_log::names(setting)),
+        Measures::Files(_) => return names(trident::names(setting)),
     };
     let all = experiments(setting).expect("usable parameters");
     let names: BTreeSet<_> = all.iter().map(|one| one.name.clone()).collect();
@@ -46,6 +47,7 @@ fn rows_name_experiments_and_metrics_that_exist() {
             Measures::Ramps(_) => user_optimal::METRICS.contains(&name),
             Measures::Caches(_) => hec::has_metric(name),
             Measures::Logs(_) => log_on_log::LOG_METRICS.contains(&name),
+            Measures::Files(_) => trident::has_metric(name),
         };
         for (table, row) in publication.rows() {
             let at = format!("{}, {}: {}", reproduction.name, table.at, row.quantity);
@@ -240,6 +242,7 @@ const DIFFER: &[(&str, &str, &str, &str)] = &[
     ("hec", "figure 3.7", "guarantee 50 %, write amplification", NEVER_BINDS),
     ("hystor", "figure 5e", "20 % of space, no write-back area, hit ratio", MAILS),
     ("log-on-log", "table 4.2, FLWA", "0.8, 4 MB, FLWA", UNIFORM),
+    ("trident", "figure 5c", "greedy", ITEM_7),
     ("wardrop", "figure 10", "2 processes, half of the data on the SSD, throughput", SSD_MODEL),
 ];
 const IMPROVED: &str = "table 3.4, to table 3.1";
@@ -248,6 +251,7 @@ const LOG_ORDER: &str = "LRW evicts in the order of the log";
 const NEVER_BINDS: &str = "more than half of the size stays valid without a guarantee";
 const GENERATED: &str = "the trace is generated: its small caches hit more often";
 const UNIFORM: &str = "uniform writes clean the upper segments in about the order in which they were written";
+const ITEM_7: &str = "the figure puts item 7 on the disk, which has the higher load then";
 const SSD_MODEL: &str = "the cost of a random write of the modelled SSD grows with its length";
 const MAILS: &str = "the distribution of mails is not published: few directories are written again and again";
 
@@ -267,6 +271,7 @@ fn short_runs_differ_where_the_list_says() {
         ("hec", "0 GB", 439),
         ("hec", "hm_0", 625),
         ("log-on-log", "lower fixed, 0.8, 2 MB on 4 MB", 1),
+        ("trident", "figure 5", 1),
         ("user-optimal", "NOMIG, ", 42),
         ("user-optimal", "locality", 42),
     ];

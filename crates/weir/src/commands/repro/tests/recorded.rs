@@ -9,11 +9,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Pages of recorded results.
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 5] = [
     include_str!("../../../../../../docs/policies/reproduction-results.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-hec.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-logs.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-ramps.md"),
+    include_str!("../../../../../../docs/policies/reproduction-results-trident.md"),
 ];
 
 /// The list, by reproduction.
