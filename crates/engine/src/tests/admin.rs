@@ -1,6 +1,6 @@
 //! Removal of volumes: under power loss, and with requests in flight.
 
-use super::harness::Harness;
+use super::harness::{Harness, Shape};
 use crate::{AdminCommand, AdminError, AdminId};
 use std::collections::BTreeSet;
 use weir_map::delta::Delta;
@@ -109,4 +109,15 @@ fn assert_failed_by_a_stop(mut h: Harness) {
     assert!(h.engine.stopped());
     h.reopen();
     assert!(h.engine.volumes().next().is_none(), "the next opening takes it up again");
+}
+
+#[test]
+fn removal_frees_last_extent_of_volume_ending_within_a_block() {
+    let size = (1 << 20) + 512;
+    let mut h = Harness::of(Shape { volume: size, ..Shape::default() }, "sequential");
+    let free = h.free();
+    h.write(size - 3, &[7; 3]);
+    assert_eq!(h.free(), free - 1);
+    h.remove_volume().expect("removed");
+    assert_eq!(h.free(), free);
 }

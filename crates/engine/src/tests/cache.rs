@@ -237,3 +237,16 @@ proptest! {
         prop_assert!(status.memory_used <= status.size);
     }
 }
+
+#[test]
+fn extent_is_not_fetched_under_a_write() {
+    let mut h = numbered(2);
+    h.devices.delay_next = Some(WRITE);
+    h.submit(1, Op::Write, 0, 4096, 9);
+    h.run();
+    // A fetch now would bring the block as it was before the write.
+    assert_eq!(h.read(4096, 4096).1, [1; 4096]);
+    h.release(None);
+    assert_eq!(h.answer(), Some((1, Ok(ReadShape::Data))));
+    assert_eq!(h.read(0, 4096).1, [9; 4096]);
+}

@@ -504,3 +504,15 @@ fn change_in_flight_does_not_validate_lost_blocks() {
     assert_eq!(on_home.map(|(_, blocks)| blocks), Some(31), "{:?}", h.places(0));
     assert_eq!(h.read(0, 4096).1, [2; 4096]);
 }
+
+#[test]
+fn write_that_waits_for_a_commit_fails_with_the_metadata() {
+    let mut h = Harness::new(2, "sequential");
+    h.copied(place(1, PlaceKind::Whole));
+    h.flush().expect("a flush");
+    let metadata = h.engine.map().members()[0];
+    h.devices.broken.push((metadata, IoKind::Write { fua: true }, weir_model::IoError::Os(Errno::EIO)));
+    h.submit(1, Op::Write, 4096, 4096, 2);
+    h.run();
+    assert_eq!(h.answer(), Some((1, Err(RequestError::ReadOnly))));
+}

@@ -389,3 +389,25 @@ fn flush_waits_while_covering_writes_are_lost() {
     r.h.reopen();
     assert_eq!(r.h.read(0, 4096).1, [5; 4096]);
 }
+
+/// A write reads two old blocks from different devices. The one that it has read comes into doubt while it
+/// waits for the other.
+#[test]
+fn old_block_in_doubt_since_it_was_read_fails_the_write() {
+    let mut r = Redirected::new(3);
+    r.h.write(0, &[1; EXTENT]);
+    r.h.act(Action::Move { key: r.h.key(0), blocks: BlockRange { first: 5, count: 1 }, to: WHOLE(1) });
+    r.h.flush().expect("a flush");
+    r.h.write(2 * 4096, &[2; 4096]);
+    *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(2));
+    r.h.devices.hanging = vec![DeviceId(1)];
+    r.h.submit(1, Op::Write, 2 * 4096 + 512, 3 * 4096, 3);
+    r.h.run();
+    assert_eq!(r.h.devices.delayed.len(), 1, "the old content of the last block");
+    r.h.fail_next(IoKind::Flush, IoError::Os(Errno::EIO));
+    r.h.begin(Op::Flush, 0, 0);
+    r.h.wake(DeviceId(1));
+    let answers: Vec<_> = std::iter::from_fn(|| r.h.answer()).collect();
+    let error = RequestError::InDoubt { device: DeviceId(0) };
+    assert!(answers.contains(&(1, Err(error))), "{answers:?}");
+}

@@ -319,3 +319,22 @@ fn waiting_for_space_flushes_slow_device_at_once() {
     let answers = [h.answer(), h.answer()].map(|answer| answer.expect("an answer"));
     assert!(answers.iter().all(|(_, result)| result.is_ok()), "{answers:?}");
 }
+
+/// The release of an extent is durable, but a read of it is in flight. A write that needs the space proceeds
+/// when that read ends: no commit and no other request may follow.
+#[test]
+fn write_proceeds_when_quarantined_space_is_released() {
+    let mut h = Harness::new(1, "sequential");
+    let extents = u64::from(h.free());
+    (0..extents).for_each(|extent| h.write(extent * EXTENT, &[1; 4096]));
+    h.flush().expect("a flush");
+    h.devices.delay_next = Some(IoKind::Read);
+    h.begin(Op::Read, 0, 4096);
+    h.request(Op::Trim, 0, &[0; EXTENT as usize], true).expect("a trim");
+    h.submit(1, Op::Write, extents * EXTENT, 4096, 9);
+    h.run();
+    assert_eq!((h.answer(), h.engine.space_status().waiting), (None, 1));
+    h.release(None);
+    let answers: Vec<_> = std::iter::from_fn(|| h.answer()).collect();
+    assert!(answers.contains(&(1, Ok(ReadShape::Data))), "{answers:?}");
+}
