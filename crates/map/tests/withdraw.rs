@@ -266,3 +266,35 @@ fn failed_flush_reopens_write_intent() {
     let intent = record.intent.clone().expect("they may still differ");
     assert_eq!(intent.iter().collect::<Vec<_>>(), [0], "the second block never did");
 }
+
+/// A block in doubt has an intent. It is rewritten elsewhere, and that device loses the write.
+#[test]
+fn block_back_in_its_only_place_keeps_its_intent() {
+    let (mut map, key, old) = map();
+    map.open_intent(key, block(0));
+    commit(&mut map);
+    let slots = map.allocate_slots(SECOND, 1).unwrap();
+    map.mark_written(key, slots, block(0), needs(SECOND));
+    map.close_intent(key, block(0), [needs(SECOND), None]);
+    assert_eq!(map.withdraw(SECOND, None), [key]);
+    commit(&mut map);
+    assert_eq!(wholes(&map, key), [(old, vec![0, 1])]);
+    let ExtentState::Record(record) = map.find(key) else { panic!("it has a place") };
+    let intent = record.intent.clone().expect("the content of the old place may not be durable");
+    assert_eq!(intent.iter().collect::<Vec<_>>(), [0]);
+}
+
+/// An extent gets no place on a device while the release of its place there can be withdrawn.
+#[test]
+fn place_waits_for_release_of_another_on_its_device() {
+    let (mut map, key, _) = map();
+    let copy = map.allocate(SECOND).unwrap();
+    assert_eq!(map.add_copy(key, copy, block(0), None, None), CopyOutcome::Added);
+    commit(&mut map);
+    let second = PlaceId { device: SECOND, kind: PlaceKind::Whole };
+    assert!(map.drop_copy(key, second, block(0)));
+    map.release_empty_places(key);
+    assert!(!map.may_add_place(key, second));
+    assert_eq!(commit(&mut map), [weir_map::Chunk::Whole(copy)]);
+    assert!(map.may_add_place(key, second));
+}
