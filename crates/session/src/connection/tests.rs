@@ -106,6 +106,25 @@ impl TestConnection {
         progress || (self.wants_bytes && !self.input.is_empty())
     }
 
+    /// Receives what the client has sent, and takes the requests for the engine without executing them.
+    fn take_requests(&mut self) -> Vec<Request> {
+        let exports = self.ram.exports();
+        let mut requests = Vec::new();
+        loop {
+            match self.connection.step(&exports, &self.credit, &mut self.memory) {
+                Step::Request(request) => requests.push(request),
+                Step::Receive if !self.input.is_empty() => {
+                    self.wants_bytes = true;
+                    self.receive();
+                }
+                step => {
+                    self.wants_bytes = matches!(step, Step::Receive);
+                    return requests;
+                }
+            }
+        }
+    }
+
     fn reply(&mut self) {
         while let Some(reply) = self.ram.next_reply() {
             self.connection.reply(reply, &mut self.memory);

@@ -417,3 +417,20 @@ fn turn_returns_the_number_of_answers() {
     scripted.deliver(OLD, &three);
     assert_eq!(scripted.answered_max, 3);
 }
+
+/// Other clients use all memory when an idle client gets a reply, which needs a buffer. The reply is sent
+/// once they have released some.
+#[test]
+fn reply_waits_for_memory_and_is_sent() {
+    let mut scripted = ScriptedServer::new();
+    scripted.connect(OLD);
+    scripted.at(Limits::default().idle_timeout + Nanos(1), |server, environment| server.turn(environment));
+    assert_eq!(scripted.server.counts().idle, 1, "it has released its buffers");
+    let before = scripted.sent[&OLD].len();
+    let taken: Vec<_> = std::iter::from_fn(|| scripted.memory.take(Bytes(4096))).collect();
+    scripted.deliver(OLD, &request(command::FLUSH, 0, 7, 0, 0));
+    assert_eq!(scripted.sent[&OLD].len(), before, "no memory for the reply");
+    taken.into_iter().for_each(|buffer| scripted.memory.give(buffer));
+    scripted.settle();
+    assert_eq!(scripted.sent[&OLD].len(), before + 16);
+}

@@ -1,7 +1,7 @@
 //! Tests of writes that a device has lost, and of the replies that report it.
 
 use super::*;
-use weir_model::{DeviceId, Planted, Reply, RequestError};
+use weir_model::{DeviceId, Planted, ReadShape, Reply, RequestError};
 
 #[test]
 fn partly_lost_write_fails() {
@@ -60,5 +60,53 @@ fn failures_are_reported_at_their_offset() {
     assert!(all.contains(&ServerMessage::Simple { cookie: 2, error: 5 }));
     assert!(all.contains(&ServerMessage::Simple { cookie: 3, error: 5 }));
     assert!(all.contains(&ServerMessage::Hole { cookie: 4, is_last: true, offset: 0, len: 512 }));
+    wire.close();
+}
+
+/// A long write fails while one of its pieces is in the engine. The rest of its payload is discarded, and the
+/// reply comes when that piece has ended: until then the write may still change the volume.
+#[test]
+fn failed_write_is_answered_after_its_last_piece() {
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), false);
+    let long = write(1, 0, &pattern(1, 768 << 10));
+    let (first, rest) = long.split_at(long.len() - (256 << 10));
+    wire.input.extend(first);
+    let pieces = wire.take_requests();
+    assert_eq!(pieces.len(), 2);
+    let lost = Err(RequestError::FlushFailed(DeviceId(0)));
+    let reply = |request: &Request, result| Reply {
+        id: request.id,
+        result,
+        buffer: request.buffer,
+        response: Nanos(0),
+    };
+    wire.connection.reply(reply(&pieces[0], lost), &mut wire.memory);
+    wire.send(rest);
+    assert!(wire.output.is_empty(), "a piece is in the engine");
+    wire.connection.reply(reply(&pieces[1], Ok(ReadShape::Data)), &mut wire.memory);
+    wire.send(&request(command::FLUSH, 0, 2, 0, 0));
+    let answers =
+        [ServerMessage::Simple { cookie: 1, error: 5 }, ServerMessage::Simple { cookie: 2, error: 0 }];
+    assert_eq!(decode_messages(&wire.output), answers);
+    wire.close();
+}
+
+/// A hung device keeps the buffers of the requests that it does not answer. They no longer count as the
+/// client's memory, so that it can continue.
+#[test]
+fn buffers_that_a_device_keeps_are_not_charged() {
+    let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), true);
+    wire.credit.memory_per_client = Bytes::mib(1);
+    for cookie in 0..20 {
+        wire.input.extend(request(command::READ, 0, cookie, 0, 256 << 10));
+        let pieces = wire.take_requests();
+        assert_eq!(pieces.len(), 1, "request {cookie}");
+        let result = Err(RequestError::FlushFailed(DeviceId(0)));
+        let reply = Reply { id: pieces[0].id, result, buffer: None, response: Nanos(0) };
+        wire.connection.reply(reply, &mut wire.memory);
+        while wire.turn() {}
+        pieces[0].buffer.into_iter().for_each(|buffer| wire.memory.give(buffer));
+    }
+    assert_eq!(decode_messages(&wire.output).len(), 20);
     wire.close();
 }
