@@ -171,6 +171,7 @@ impl Sessions {
         }
         if result.is_err() {
             session.answer.clear();
+            session.line.clear();
             session.ended = true;
             session.stop_recording(&mut self.recorder);
         }
@@ -237,6 +238,7 @@ impl Sessions {
                     continue;
                 }
                 session.ended = true;
+                session.line.clear();
             }
             let stream = if session.is_recording {
                 session.send_recorded(conn, &mut self.recorder, environment)
@@ -246,10 +248,10 @@ impl Sessions {
             if stream == Stream::Sending {
                 continue;
             }
-            if session.ended && stream == Stream::Finished {
+            if session.ended && stream == Stream::Finished && !session.has_line() {
                 session.is_closing = true;
                 environment.port.close(conn);
-            } else if !session.receiving {
+            } else if !session.receiving && !session.ended {
                 session.receiving = true;
                 environment.port.recv(conn, &[session.buffer], ReceiveMode::Any);
             }

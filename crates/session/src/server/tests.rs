@@ -434,3 +434,28 @@ fn reply_waits_for_memory_and_is_sent() {
     scripted.settle();
     assert_eq!(scripted.sent[&OLD].len(), before + 16);
 }
+
+/// Three sessions each send a request and end their sending side, as `nc -N` does. A turn answers one
+/// session; the others wait and get their answers all the same.
+#[test]
+fn control_session_that_ended_its_side_is_answered() {
+    let mut scripted = ScriptedServer::new();
+    let sessions = [0, 1, 2].map(|number| ConnId::new(number, 0));
+    for conn in sessions {
+        scripted.with(|server, environment| server.accepted_control(conn, environment));
+        scripted.settle();
+    }
+    for conn in sessions {
+        let into = scripted.port.receiving.remove(&conn).expect("it is heard");
+        scripted.memory.bytes_mut(into[0].part(0, 4)).copy_from_slice(b"one\n");
+        scripted.with(|server, environment| server.received(conn, Ok(4), environment));
+    }
+    scripted.with(|server, environment| server.turn(environment));
+    for conn in sessions {
+        if scripted.port.receiving.remove(&conn).is_some() {
+            scripted.with(|server, environment| server.received(conn, Ok(0), environment));
+        }
+    }
+    scripted.settle();
+    assert_eq!(scripted.sent.keys().copied().collect::<Vec<_>>(), sessions);
+}
