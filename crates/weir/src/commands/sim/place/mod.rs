@@ -104,7 +104,7 @@ fn pool_spec(described: &PoolDescription, args: &PlaceArgs) -> Result<PoolSpec, 
     for entry in &file.devices {
         let Some(model) = entry.pace else {
             let help = format!(
-                "say which drive it is like: pace = \"ssd-nvme\"; there are {}",
+                "say in a copy of the pool file which drive it is like: pace = \"ssd-nvme\"; there are {}",
                 weir_timing::drives::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
             );
             return Err(Failure::usage(format!("device {} has no pace", entry.name), help));
