@@ -23,7 +23,12 @@ fn end(server: Server, mut client: Client) {
 
 /// Returns a pool with some data, dumped to `saved`.
 fn saved_pool() -> Pool {
-    let pool = Pool::small().create("disk", "1GiB");
+    save(Pool::small())
+}
+
+/// Writes some data to the pool, and dumps it to `saved`.
+fn save(pool: Pool) -> Pool {
+    let pool = pool.create("disk", "1GiB");
     let (server, mut nbd) = client(&pool);
     for n in 0..30u64 {
         nbd.write(n << 20, &[n as u8 + 1; 8192]).expect("it is written");
@@ -71,6 +76,38 @@ fn restoring_a_pool_that_has_not_changed_changes_nothing() {
     pool.run(["pool", "restore", "saved"]);
     pool.run(["pool", "check"]);
     assert_contents(&pool);
+}
+
+/// A restore writes superblocks, so it must not make a device look whole that has lost data.
+#[test]
+fn devices_without_the_data_of_the_dump_are_refused() {
+    let pool = save(Pool::described("fast", "64MiB", "slow", "64MiB", "metadata = true"));
+    let refuses = |dump: &str, part: &str| {
+        let before = std::fs::read(pool.path("slow.img")).ok();
+        let said = pool.refused(&["pool", "restore", dump], REFUSED);
+        assert!(said.contains(part), "{part:?} should be in:\n{said}");
+        assert!(std::fs::read(pool.path("slow.img")).ok() == before, "it was changed");
+    };
+    let whole = std::fs::read(pool.path("slow.img")).expect("the device");
+    let file = device(&pool, "slow.img");
+    file.set_len(32 << 20).expect("it is truncated");
+    file.set_len(64 << 20).expect("it grows");
+    refuses("saved", "is blank, or was truncated");
+    std::fs::write(pool.path("slow.img"), &whole).expect("the device is back");
+    for n in 0..3 {
+        let (server, mut nbd) = client(&pool);
+        nbd.write(n << 25, &[1; 8192]).expect("it is written");
+        end(server, nbd);
+    }
+    pool.run(["pool", "dump", "newer"]);
+    let newer = std::fs::read(pool.path("slow.img")).expect("the device");
+    std::fs::write(pool.path("slow.img"), &whole).expect("the older device");
+    refuses("newer", "is older than newer");
+    std::fs::remove_file(pool.path("slow.img")).expect("it is removed");
+    refuses("newer", "is absent");
+    std::fs::write(pool.path("slow.img"), &newer).expect("the newest device");
+    pool.run(["pool", "restore", "newer"]);
+    pool.run(["pool", "check"]);
 }
 
 /// A dump that is killed leaves no file of the name, or a complete one.

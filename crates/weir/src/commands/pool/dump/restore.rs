@@ -10,6 +10,7 @@ use std::io::BufReader;
 use std::path::Path;
 use weir_device::Devices;
 use weir_map::check::Report;
+use weir_map::root::Root;
 use weir_map::superblock::{JOURNAL_AT, ROOT_AT, Reading};
 use weir_map::{PAGE, Superblock};
 use weir_model::{Bytes, DeviceId, DeviceOffset, ErrorKind, Store as _};
@@ -49,6 +50,9 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
         ));
     }
     refuse_replaced(&described, &dump, &report, from)?;
+    if !accept_rollback {
+        refuse_lost_data(&described, &dump, &mut devices, &report, from)?;
+    }
     if !accept_rollback
         && (report.position.is_none() || position(&report).is_newer_than(dump.identity.position))
     {
@@ -98,6 +102,67 @@ fn refuse_replaced(
             "use a newer dump: the data that this one describes is not on the new device",
         )),
     }
+}
+
+/// Refuses devices that do not hold the data that the dump describes: one without a second superblock, which
+/// is blank or was truncated, and one older than the dump. The restore would write new superblocks over that
+/// evidence, and zeros or old data would count as the volumes' data.
+fn refuse_lost_data(
+    described: &PoolDescription,
+    dump: &VerifiedDump,
+    devices: &mut Devices,
+    report: &Report,
+    from: &Path,
+) -> Result<(), Failure> {
+    for saved in &dump.superblocks {
+        let mut page = vec![0xff; PAGE];
+        let read = devices.read(saved.device, Superblock::second_at(saved.size), &mut page);
+        let is_blank = read.is_ok() && page.iter().all(|byte| *byte == 0);
+        let is_older = is_older(devices, dump, saved, report);
+        let (device, dump) = (described.name_and_path(saved.device), from.display());
+        let (message, data) = match (is_blank, is_older) {
+            (true, _) => (
+                format!(
+                    "device {device} has zeros where its second superblock was: it is blank, or was \
+                     truncated, and data that {dump} describes is not on it"
+                ),
+                "zeros",
+            ),
+            (_, true) => (
+                format!("device {device} is older than {dump}, and has older data than that describes"),
+                "old data",
+            ),
+            (false, false) => continue,
+        };
+        let help = format!(
+            "bring the right device back; or replace it by a blank one, if other devices have copies of its \
+             data: weir pool replace {}; to restore all the same, with {data} in place of what is lost: \
+             weir pool restore --accept-rollback",
+            saved.device_name
+        );
+        return Err(Failure::refused(message, help));
+    }
+    Ok(())
+}
+
+/// Reports whether a device is from before the dump, by its superblock, or by its roots. One root alone may
+/// be that of an interrupted restore.
+fn is_older(devices: &mut Devices, dump: &VerifiedDump, saved: &Superblock, report: &Report) -> bool {
+    let at_hand = report.superblocks.get(saved.device.index()).and_then(Option::as_ref);
+    if at_hand.is_some_and(|sb| sb.generation < saved.generation) {
+        return true;
+    }
+    let was_left_behind = dump.superblocks.iter().any(|sb| sb.missing.contains(saved.device));
+    if !saved.is_metadata_member() || was_left_behind {
+        return false;
+    }
+    let mut root = |at: DeviceOffset| {
+        let mut page = vec![0; PAGE];
+        devices.read(saved.device, at, &mut page).ok()?;
+        Root::decode(&page, saved.pool).map(|root| root.sequence)
+    };
+    let roots: Vec<u64> = ROOT_AT.into_iter().filter_map(&mut root).collect();
+    roots.len() == ROOT_AT.len() && roots.into_iter().all(|root| root < dump.identity.position.root)
 }
 
 fn open(from: &Path) -> Result<Reader<BufReader<File>>, Failure> {
@@ -162,6 +227,19 @@ fn refuse_mismatch(
     devices: &Devices,
     from: &Path,
 ) -> Result<(), Failure> {
+    let ids = (0u8..).map(DeviceId).zip(&dump.identity.sizes);
+    let mut absent = ids.filter(|(id, saved)| saved.0 != 0 && devices.get(*id).is_none());
+    if let Some((id, _)) = absent.find(|(id, _)| id.index() < described.file.devices.len()) {
+        return Err(Failure::refused(
+            format!(
+                "device {} is absent, and {} has its metadata",
+                described.name_and_path(id),
+                from.display()
+            ),
+            "bring it back, or correct its path; if it is lost, and other devices have copies of its data: \
+             weir pool replace NAME",
+        ));
+    }
     let sizes: Vec<Bytes> =
         check::sizes(described, devices).into_iter().map(Option::unwrap_or_default).collect();
     // The dump holds nothing of a device that was absent.
