@@ -7,7 +7,7 @@ use weir_world::driver::HistoryStep;
 use weir_world::{History, Mutant, Planted, Seed, net};
 
 /// Number of histories that a mutant may survive. Most are found within the first dozen.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 600;
 
 /// Mutants found within the first few histories when the list was made.
 const FOUND_AT_ONCE: &[Mutant] = &[
