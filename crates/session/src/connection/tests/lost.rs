@@ -63,13 +63,14 @@ fn failures_are_reported_at_their_offset() {
     wire.close();
 }
 
-/// A long write fails while one of its pieces is in the engine. The rest of its payload is discarded, and the
-/// reply comes when that piece has ended: until then the write may still change the volume.
+/// A long write fails while one of its pieces is in the engine. What is left of its payload after the piece
+/// that is being received is discarded, and the reply comes when the pieces have ended: until then the write
+/// may still change the volume.
 #[test]
 fn failed_write_is_answered_after_its_last_piece() {
     let mut wire = TestConnection::after_handshake(Bytes(4 * MIB), false);
-    let long = write(1, 0, &pattern(1, 768 << 10));
-    let (first, rest) = long.split_at(long.len() - (256 << 10));
+    let long = write(1, 0, &pattern(1, 1 << 20));
+    let (first, rest) = long.split_at(long.len() - (512 << 10));
     wire.input.extend(first);
     let pieces = wire.take_requests();
     assert_eq!(pieces.len(), 2);
