@@ -467,3 +467,20 @@ fn control_session_that_ended_its_side_is_answered() {
     scripted.settle();
     assert_eq!(scripted.sent.keys().copied().collect::<Vec<_>>(), sessions);
 }
+
+/// A session whose answer cannot be sent is closed. The requests that it has sent ahead are not carried out.
+#[test]
+fn control_session_that_takes_no_answer_is_closed() {
+    let mut scripted = ScriptedServer::new();
+    scripted.with(|server, environment| server.accepted_control(OLD, environment));
+    scripted.settle();
+    let into = scripted.port.receiving.remove(&OLD).expect("it is heard");
+    scripted.memory.bytes_mut(into[0].part(0, 8)).copy_from_slice(b"one\ntwo\n");
+    scripted.with(|server, environment| server.received(OLD, Ok(8), environment));
+    scripted.with(|server, environment| server.turn(environment));
+    assert_eq!(std::mem::take(&mut scripted.port.sending).len(), 1, "the first answer");
+    scripted.with(|server, environment| server.sent(OLD, Err(IoError::Lost), environment));
+    scripted.settle();
+    assert!(scripted.sent.is_empty(), "the second request is not answered");
+    assert!(!scripted.port.receiving.contains_key(&OLD), "it is closed");
+}
