@@ -43,8 +43,10 @@ pub(crate) fn options() -> DeviceOptions {
     DeviceOptions { size: Some(SIZE), lock_wait: Duration::ZERO, ..Default::default() }
 }
 
+/// Opens a device. A ring that was dropped may hold the lock a little longer: the kernel closes its
+/// registered files in the background.
 pub(crate) fn open(path: &Path) -> Device {
-    Device::open(path, &options()).unwrap()
+    Device::open(path, &DeviceOptions { lock_wait: Duration::from_secs(30), ..options() }).unwrap()
 }
 
 /// A reactor, its memory, and its events so far.
