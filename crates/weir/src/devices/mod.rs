@@ -8,7 +8,7 @@ mod size;
 
 pub(crate) use ineffective_keys::{ineffective_key_notes, ineffective_key_notes_for};
 pub use opening::{Opening, expected_recovery};
-pub(crate) use size::{ResizedDevice, rounded_and_exact, without_option};
+pub(crate) use size::{ResizedDevice, has_zeroed_end, rounded_and_exact, without_option};
 use size::{refuse_regrown, refuse_resized};
 
 use crate::args::Accept;

@@ -116,10 +116,7 @@ pub(super) fn refuse_resized(entry: &DeviceEntry, device: &ResizedDevice<'_>) ->
 /// so does the last page, which held the second superblock.
 pub(super) fn refuse_regrown(path: &Path, devices: &mut Devices, found: &Superblock) -> Result<(), Failure> {
     let (name, size) = (&found.device_name, found.size);
-    let mut page = vec![0xff; weir_map::PAGE];
-    // An unreadable second superblock does not count as truncation: the first superblock still serves.
-    let read = devices.read(found.device, Superblock::second_at(size), &mut page);
-    if read.is_err() || page.iter().any(|byte| *byte != 0) {
+    if !has_zeroed_end(devices, found) {
         return Ok(());
     }
     let without = without_option(found).map(|option| format!("go on without it: {option}, or, "));
@@ -138,6 +135,14 @@ pub(super) fn refuse_regrown(path: &Path, devices: &mut Devices, found: &Superbl
             without.unwrap_or_default()
         ),
     ))
+}
+
+/// Reports whether a device has zeros where its second superblock belongs. One that cannot be read does not
+/// count: it is no sign of truncation.
+pub(crate) fn has_zeroed_end(devices: &mut Devices, superblock: &Superblock) -> bool {
+    let mut page = vec![0xff; weir_map::PAGE];
+    let read = devices.read(superblock.device, Superblock::second_at(superblock.size), &mut page);
+    read.is_ok() && page.iter().all(|byte| *byte == 0)
 }
 
 #[cfg(test)]

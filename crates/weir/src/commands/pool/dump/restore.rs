@@ -2,7 +2,7 @@
 
 use super::dump_format::{DumpIdentity, DumpReadError, Part, Reader};
 use super::{DumpError, DumpOutcome, Region, check, device_error, position, regions};
-use crate::devices::PoolDescription;
+use crate::devices::{PoolDescription, has_zeroed_end};
 use crate::failure::Failure;
 use crate::progress;
 use std::fs::File;
@@ -52,19 +52,7 @@ pub fn restore(pool_file: &Path, from: &Path, accept_rollback: bool) -> Result<D
     refuse_replaced(&described, &dump, &report, from)?;
     if !accept_rollback {
         refuse_lost_data(&described, &dump, &mut devices, &report, from)?;
-    }
-    if !accept_rollback
-        && (report.position.is_none() || position(&report).is_newer_than(dump.identity.position))
-    {
-        let why = match report.position {
-            Some(_) => "the pool has changed since",
-            None => "the pool's own metadata cannot be read, so it may have changed since",
-        };
-        return Err(Failure::refused(
-            format!("restoring {} would take the pool back to an older state: {why}", from.display()),
-            "what was written since may be lost or mixed up with other volumes' data; \
-             if that is accepted: weir pool restore --accept-rollback",
-        ));
+        refuse_rollback(&dump, &report, from)?;
     }
     let pages = progress::during("restoring the metadata", || write(&mut devices, &dump, from))
         .map_err(|stopped| stopped.explain(&described, from))?;
@@ -104,6 +92,20 @@ fn refuse_replaced(
     }
 }
 
+/// Refuses a dump if the pool may hold later changes.
+fn refuse_rollback(dump: &VerifiedDump, report: &Report, from: &Path) -> Result<(), Failure> {
+    let why = match report.position {
+        Some(_) if !position(report).is_newer_than(dump.identity.position) => return Ok(()),
+        Some(_) => "the pool has changed since",
+        None => "the pool's own metadata cannot be read, so it may have changed since",
+    };
+    Err(Failure::refused(
+        format!("restoring {} would take the pool back to an older state: {why}", from.display()),
+        "what was written since may be lost or mixed up with other volumes' data; \
+         if that is accepted: weir pool restore --accept-rollback",
+    ))
+}
+
 /// Refuses devices that do not hold the data that the dump describes: one without a second superblock, which
 /// is blank or was truncated, and one older than the dump. The restore would write new superblocks over that
 /// evidence, and zeros or old data would count as the volumes' data.
@@ -115,9 +117,7 @@ fn refuse_lost_data(
     from: &Path,
 ) -> Result<(), Failure> {
     for saved in &dump.superblocks {
-        let mut page = vec![0xff; PAGE];
-        let read = devices.read(saved.device, Superblock::second_at(saved.size), &mut page);
-        let is_blank = read.is_ok() && page.iter().all(|byte| *byte == 0);
+        let is_blank = has_zeroed_end(devices, saved);
         let is_older = is_older(devices, dump, saved, report);
         let (device, dump) = (described.name_and_path(saved.device), from.display());
         let (message, data) = match (is_blank, is_older) {
