@@ -9,17 +9,9 @@ pub(crate) struct Build {
 }
 
 /// The build with all mutants: see `weir_model::mutant`. It has no assertions either, because a panic would
-/// end a history before the oracle sees what is wrong. It is optimized as a whole, which takes minutes, and
-/// saves an eighth of a search that takes hours of processor time.
-pub(crate) const WITH_MUTANTS: Build = Build {
-    args: &["--features", "mutants"],
-    settings: &[
-        ("CARGO_PROFILE_CRASH_DEBUG_ASSERTIONS", "false"),
-        ("CARGO_PROFILE_CRASH_OVERFLOW_CHECKS", "false"),
-        ("CARGO_PROFILE_CRASH_LTO", "fat"),
-        ("CARGO_PROFILE_CRASH_CODEGEN_UNITS", "1"),
-    ],
-};
+/// end a history before the oracle sees what is wrong.
+pub(crate) const WITH_MUTANTS: Build =
+    Build { args: &["--features", "mutants"], settings: WITHOUT_ASSERTIONS };
 
 /// The build that users get. The profile `crash` without its assertions is `release`, but shares the external
 /// crates with the build that has them.

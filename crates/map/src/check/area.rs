@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, DeviceId, DeviceOffset, Store};
 
-/// The number of pages read at once: those of a checkpoint are adjacent.
+/// The number of pages read at once: those of a checkpoint are adjacent, and a small pool uses few.
 const WINDOW_PAGES: u64 = 32;
 /// The number of windows kept.
 const WINDOWS_MAX: usize = 1024;

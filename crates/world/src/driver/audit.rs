@@ -124,7 +124,7 @@ impl Driver {
             && self.replacing.is_none()
             && !self.may_fail()
             && self.damaged_metadata().is_empty()
-            && !self.has_continued_without_device();
+            && !has_continued_without_device(&mut self.world, &self.setup);
         let status = is_whole.then(|| self.engine.status());
         status.is_some_and(|status| {
             let is_well = |device: &DeviceStatus| {
@@ -167,11 +167,6 @@ impl Driver {
         }
         self.statistics.audits += 1;
         Ok(())
-    }
-
-    /// Reports whether any superblock says that the pool has continued without a device.
-    pub(super) fn has_continued_without_device(&mut self) -> bool {
-        has_continued_without_device(&mut self.world, &self.setup)
     }
 
     /// Reads the pool from the devices: it must be the same from every member and root. Returns `None` if

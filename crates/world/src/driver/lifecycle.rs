@@ -1,6 +1,7 @@
 //! The operator's part: creates and removes volumes; stops, crashes and opens the engine.
 
 use super::absence::Absence;
+use super::audit::has_continued_without_device;
 use super::rot;
 use super::{
     Crash, Driver, Failure, Health, OpenEngine, PendingReplacement, RecoveryCrash, Replacement, RequestSpec,
@@ -136,7 +137,7 @@ impl Driver {
         }
         if let Some(rot) = crash.rot.filter(|_| crash.kind == StopKind::PowerLoss) {
             // With one member left behind and another that rots, no guarantee could be checked.
-            if !self.has_continued_without_device() {
+            if !has_continued_without_device(&mut self.world, &self.setup) {
                 self.rot(rot)?;
             }
         }
