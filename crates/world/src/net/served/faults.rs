@@ -47,12 +47,10 @@ impl ServedPool {
         self.space_guarantees.forget_all();
     }
 
-    /// Flips a bit while the power is off, if the map is on another device as well, up to date.
+    /// Flips a bit while the power is off, if another device has the current map, too.
     pub(super) fn rot(&mut self, pick: u64) {
-        if !self.setup.mirrored || self.faults.is_broken {
-            return;
-        }
-        if has_continued_without_device(&mut self.world, &self.setup) {
+        let is_alone = has_continued_without_device(&mut self.world, &self.setup);
+        if !self.setup.mirrored || self.faults.is_broken || is_alone {
             return;
         }
         if let Some(rotten) = rot::rot(&mut self.world, &self.layout, true, pick) {
