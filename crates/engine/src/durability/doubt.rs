@@ -481,7 +481,9 @@ impl Base {
         }
         self.durability.fail_affected_requests(&self.core, &mut self.requests, device, &volumes);
         self.durability.note_change(&self.core);
-        self.core.notices.push(Notice::WritesInDoubt { device, blocks });
+        if blocks > 0 {
+            self.core.notices.push(Notice::WritesInDoubt { device, blocks });
+        }
     }
 
     /// Fails the flushes that wait for a flush or durable write of the device which failed. They are queued,
