@@ -236,7 +236,10 @@ impl PoolDescription {
     }
 
     /// Returns the ids of the devices with these names.
-    fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
+    ///
+    /// # Errors
+    /// Fails if the pool file describes no such device.
+    pub(crate) fn ids(&self, names: &[String]) -> Result<DeviceSet, Failure> {
         let id = |name: &String| {
             let at = self.file.devices.iter().position(|entry| entry.name == *name);
             at.map(|at| DeviceId(at as u8)).ok_or_else(|| {

@@ -105,6 +105,8 @@ const VERSION_HELP: &str = "use the weir the server was started with, or restart
 /// at any time, so both are tried as long as another process holds the devices.
 fn execute(pool_file: &Path, request: &Request, accept: &Accept) -> Result<Outcome, Failure> {
     let described = PoolDescription::read(pool_file)?;
+    // A server has decided already without which devices it goes on, but a mistyped name is told.
+    described.ids(&accept.without)?;
     let control = described.sibling_path(CONTROL);
     retry_until_unlocked(&described, |pause| {
         if let Some(answer) = ask(&control, request)? {

@@ -95,7 +95,13 @@ fn absent_data_device_can_be_accepted() {
     assert!(said.contains("device three") && said.contains("--without three"), "{said}");
     let said = pool.refused(&["pool", "status", "--without", "four"], 2);
     assert!(said.contains("no device \"four\"") && said.contains("one, two, three"), "{said}");
-    pool.run(["pool", "status", "--without", "three"]);
+    let server = pool.serve_with(&["--without", "three"]);
+    let said = pool.refused(&["pool", "status", "--without", "four"], 2);
+    assert!(
+        said.contains("no device \"four\""),
+        "a server answers, and the name is told nevertheless: {said}"
+    );
+    server.stop("TERM");
     // The absence is now on record, and the return of the device needs no flag either.
     pool.run(["volume", "list"]);
     bring_back(&pool, "three");
