@@ -131,6 +131,8 @@ pub struct VolumeInfo {
     pub moves: Option<MovesStatus>,
     /// The space of extents that have blocks with too few copies; zero for volumes with one copy.
     pub degraded: Bytes,
+    /// The amount of data that only lost devices have, as far as the walk that counts it has ended.
+    pub unreachable: Bytes,
     /// Whether the walk that finds those extents is still in progress.
     pub scan_in_progress: bool,
     /// The amount of file-system metadata according to its superblock; `None` if no policy uses it, or there
@@ -379,6 +381,7 @@ impl Engine {
                         .moves_status(&self.data.base.core, self.data.base.host.policies.index_of(*id))
                 }),
                 degraded,
+                unreachable: self.background.unreachable.found_in(*id),
                 scan_in_progress: looking,
                 metadata: self.data.base.host.inference.metadata_size(*id),
             }

@@ -45,6 +45,9 @@ pub struct PlacePart {
     pub device_offset_bytes: Option<u64>,
     /// Runs of blocks that the place holds: the first and the last block of each, counted within the extent.
     pub blocks: Vec<(u16, u16)>,
+    /// Its device is lost or absent: what no other place holds cannot be read until the device is back.
+    #[serde(default)]
+    pub device_lost: bool,
     /// Age of the place; `null` if it is not known. The ages of the latest 16384 places are kept in memory.
     pub age_ns: Option<u64>,
 }
@@ -57,6 +60,7 @@ impl Explanation {
             kind: if place.is_whole() { "whole" } else { "fine" }.to_owned(),
             device_offset_bytes: place.at.map(|at| at.0),
             blocks: place.blocks.iter().map(|run| (run.first, run.end() - 1)).collect(),
+            device_lost: place.is_lost,
             age_ns: place.age.map(Nanos::get),
         };
         Self {

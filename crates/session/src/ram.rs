@@ -192,6 +192,7 @@ impl Volumes for Ram {
             policy: None,
             moves: None,
             degraded,
+            unreachable: Bytes(0),
             scan_in_progress: false,
         };
         (0..).zip(&self.names).map(info).collect()

@@ -271,6 +271,9 @@ pub struct VolumePart {
     /// Space in extents some blocks of which have fewer than `copies` copies; `null` until it has been
     /// counted, and while the pool is idle.
     pub degraded_bytes: Option<u64>,
+    /// Data that only lost devices hold, so that it cannot be read; 0 while the pool is idle.
+    #[serde(default)]
+    pub unreachable_bytes: u64,
     /// Metadata of the file system in the volume, as its superblock says; `null` if no policy asks for it, or
     /// weir finds no file system.
     #[serde(default)]

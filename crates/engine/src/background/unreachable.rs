@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::notice::{Notice, Notices};
 use crate::walk::{self, next_key};
 use crate::{Base, DataPath};
+use std::collections::BTreeMap;
 use weir_map::{ExtentState, Map};
 use weir_model::{
     BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, Memory, Nanos, VolumeId, VolumeOffset,
@@ -39,15 +40,20 @@ pub(crate) struct UnreachableData {
     /// The last range, which may continue in the next extent.
     last_range: Option<UnreachableRange>,
     ranges: u64,
-    bytes: Bytes,
+    bytes: BTreeMap<VolumeId, Bytes>,
     /// The bytes found by the last complete walk.
-    found: Bytes,
+    found: BTreeMap<VolumeId, Bytes>,
 }
 
 impl UnreachableData {
     /// Returns the bytes that only lost devices had at the last walk.
-    pub(crate) const fn found(&self) -> Bytes {
-        self.found
+    pub(crate) fn found(&self) -> Bytes {
+        Bytes(self.found.values().map(|bytes| bytes.0).sum())
+    }
+
+    /// Returns those of one volume.
+    pub(crate) fn found_in(&self, volume: VolumeId) -> Bytes {
+        self.found.get(&volume).copied().unwrap_or_default()
     }
 }
 
@@ -85,7 +91,7 @@ impl UnreachableData {
     pub(crate) fn restart_walk(&mut self, now: Nanos, map: &Map) {
         let first = map.catalogue().volumes.keys().next();
         let walk = first.map(|volume| ExtentKey { volume: *volume, index: ExtentIndex(0) });
-        *self = Self { walk, due: now, found: self.found, ..Self::default() };
+        *self = Self { walk, due: now, found: std::mem::take(&mut self.found), ..Self::default() };
     }
 
     /// Examines some extents.
@@ -141,7 +147,7 @@ impl UnreachableData {
         if range.start == range.end {
             return;
         }
-        self.bytes += Bytes(range.end - range.start);
+        *self.bytes.entry(key.volume).or_default() += Bytes(range.end - range.start);
         match &mut self.last_range {
             Some(open) if (open.device, open.volume, open.end) == (device, key.volume, range.start) => {
                 open.end = range.end;
@@ -164,10 +170,9 @@ impl UnreachableData {
 
     fn end(&mut self, view: &mut WalkContext<'_>) {
         self.report(view);
-        let Self { ranges, bytes, .. } = *self;
-        self.found = bytes;
-        if ranges > REPORTED_MAX {
-            view.notices.push(Notice::UnreachableTotal { ranges, bytes });
+        self.found = std::mem::take(&mut self.bytes);
+        if self.ranges > REPORTED_MAX {
+            view.notices.push(Notice::UnreachableTotal { ranges: self.ranges, bytes: self.found() });
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct ExplainedPlace {
     pub blocks: Vec<BlockRange>,
     /// The age of the place, if known.
     pub age: Option<Nanos>,
+    /// Whether its device is lost or absent.
+    pub is_lost: bool,
 }
 
 /// The reason why there is nothing to explain. Messages have the form "problem; remedy".
@@ -84,7 +86,8 @@ impl Counts {
             let whole = weir_map::Whole { device: id.device, extent: slot.extent };
             core.map.address(whole, u32::from(slot.block) * BLOCK as u32)
         });
-        ExplainedPlace { id, at, blocks, age: self.place_ages.age(key, id, core.now) }
+        let is_lost = core.devices[id.device.index()].is_lost();
+        ExplainedPlace { id, at, blocks, age: self.place_ages.age(key, id, core.now), is_lost }
     }
 }
 

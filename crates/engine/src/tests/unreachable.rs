@@ -2,7 +2,7 @@
 
 use super::harness::{EXTENT, Harness, Shape};
 use crate::Notice;
-use weir_model::{BlockRange, Bytes, DeviceId, Nanos, PlaceId, PlaceKind};
+use weir_model::{BlockRange, Bytes, DeviceId, Nanos, PlaceId, PlaceKind, VolumeOffset};
 use weir_policy::placement::Action;
 
 /// Returns the reported ranges: the first byte, and the length.
@@ -34,7 +34,14 @@ fn adjacent_unreachable_blocks_are_one_range() {
     h.lose(DeviceId(on));
     h.wait(Nanos::millis(10));
     assert_eq!(reported_ranges(&mut h), [(0, 2 * EXTENT as u64), (3 * EXTENT as u64 + 8192, 4096)]);
-    assert_eq!(unreachable(&h), Bytes(2 * EXTENT as u64 + 4096));
+    let all = Bytes(2 * EXTENT as u64 + 4096);
+    let of_volumes: Vec<_> = h.engine.volumes().map(|volume| volume.unreachable).collect();
+    assert_eq!((unreachable(&h), of_volumes), (all, vec![all]));
+    let lost =
+        |h: &Harness, at| h.engine.explain("vol", VolumeOffset(at)).expect("it is there").places[0].is_lost;
+    assert!(lost(&h, 0));
+    h.write(0, &[4; EXTENT]);
+    assert!(!lost(&h, 0));
 }
 
 #[test]

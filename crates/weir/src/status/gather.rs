@@ -186,6 +186,7 @@ impl From<VolumeInfo> for VolumePart {
             policy_after_restart: None,
             migration_estimate: volume.moves.map(Into::into),
             degraded_bytes: (!volume.scan_in_progress).then(|| volume.degraded.get()),
+            unreachable_bytes: volume.unreachable.get(),
             file_system_metadata_bytes: volume.metadata.map(Bytes::get),
         }
     }

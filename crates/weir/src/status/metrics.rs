@@ -168,6 +168,11 @@ impl Status {
         };
         all.gauges("volume_size_bytes", "Size that clients see", sizes(|v| v.size_bytes));
         all.gauges("volume_used_bytes", "Space that it occupies on the devices", sizes(|v| v.used_bytes));
+        all.gauges(
+            "volume_unreachable_bytes",
+            "Data of the volume that only lost devices hold",
+            sizes(|v| v.unreachable_bytes),
+        );
         let degraded = self.volumes.iter().filter_map(|v| Some((of(&v.name), v.degraded_bytes? as f64)));
         all.gauges("volume_degraded_bytes", "Space of the volume in extents that lack a copy", degraded);
     }

@@ -7,6 +7,7 @@ impl Status {
     /// Returns all warnings: space running out, devices whose figures are invalid.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.pool.warnings();
+        warnings.extend(self.unreachable());
         warnings.extend(removed::warning(&self.devices));
         warnings.extend(self.devices.iter().filter_map(DevicePart::moved_advice));
         warnings.extend(self.devices.iter().filter_map(|device| device.damage_advice(&self.devices)));
@@ -37,6 +38,22 @@ impl Status {
         warnings
     }
 
+    /// Says how much of which volumes only lost devices have.
+    fn unreachable(&self) -> Option<String> {
+        let concerned = self.volumes.iter().filter(|volume| volume.unreachable_bytes > 0);
+        let volumes: Vec<_> = concerned
+            .map(|volume| format!("{} of {}", Bytes(volume.unreachable_bytes), volume.name))
+            .collect();
+        (self.pool.unreachable_bytes > 0).then(|| {
+            format!(
+                "{} of data are on lost devices alone and cannot be read ({}); the server's log says where. \
+                 Bring the devices back and restart the server, or write the data anew",
+                Bytes(self.pool.unreachable_bytes),
+                if volumes.is_empty() { "of removed volumes".to_owned() } else { volumes.join(", ") }
+            )
+        })
+    }
+
     /// Returns the paced devices that were late too often, each with its share of late commands.
     pub fn overrun(&self) -> Vec<String> {
         let late = self.devices.iter().filter_map(|device| {
@@ -65,14 +82,7 @@ impl PoolPart {
         };
         let space = passed(self.warning_percent, "space for data");
         let metadata = passed(self.metadata_warning_percent, "space for metadata");
-        let unreachable = (self.unreachable_bytes > 0).then(|| {
-            format!(
-                "{} of data are on lost devices alone and cannot be read; the server's log says of which volumes and where. Bring the devices \
-                 back and restart the server, or write the data anew",
-                Bytes(self.unreachable_bytes)
-            )
-        });
         let configuration = self.configuration_warnings.iter().cloned();
-        [full, space, metadata, unreachable].into_iter().flatten().chain(configuration).collect()
+        [full, space, metadata].into_iter().flatten().chain(configuration).collect()
     }
 }

@@ -97,6 +97,13 @@ fn hanging_device_is_lost_and_others_continue() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(state_of_pool(&pool)["unreachable_bytes"], 2 * BLOCK as u64);
+    let warned = String::from_utf8(pool.weir(["pool", "status"]).stderr).expect("text");
+    assert!(
+        warned.contains("8 KiB of data are on lost devices alone and cannot be read (8 KiB of disk)"),
+        "{warned}"
+    );
+    let places = (0..4).map(|i| pool.run(["explain", "disk", &format!("{}KiB", i * 128)]));
+    assert_eq!(places.filter(|text| text.contains(", LOST") && text.contains("UNREACHABLE: ")).count(), 2);
     let log = server.log();
     let lines: Vec<_> =
         log.lines().filter(|line| line.contains("data unreachable: no other device holds it")).collect();

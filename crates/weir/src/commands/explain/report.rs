@@ -36,16 +36,28 @@ fn places(explained: &Explanation, width: Width) -> String {
         return "nothing was written there: it reads as zeros and takes no space\n".into();
     }
     let row = |place: &PlacePart| {
-        let address = place.device_offset_bytes.map_or("not here".into(), |at| format!("byte {at}"));
+        let address = match (place.device_offset_bytes, place.device_lost) {
+            (None, _) => "not here".to_owned(),
+            (Some(at), false) => format!("byte {at}"),
+            (Some(at), true) => format!("byte {at}, LOST"),
+        };
         let age = place.age_ns.map_or("not known".into(), |ns| Nanos(ns).to_string());
         [place.device.clone(), place.kind.clone(), address, runs(&place.blocks), age]
     };
     let rows = explained.places.iter().map(row);
     let mut text = table(width, ["DEVICE", "PLACE", "THE BLOCK", "BLOCKS OF THE EXTENT", "FOR"], rows);
-    if explained.places.iter().all(|place| place.device_offset_bytes.is_none()) {
+    if holders(explained).next().is_none() {
         text += "the block itself was not written: it reads as zeros\n";
+    } else if holders(explained).all(|place| place.device_lost) {
+        text += "\nUNREACHABLE: every device that holds the block is lost or absent; it fails until one is back, \
+                 or until it is written again\n";
     }
     text
+}
+
+/// Returns the places that hold the block.
+fn holders(explained: &Explanation) -> impl Iterator<Item = &PlacePart> {
+    explained.places.iter().filter(|place| place.device_offset_bytes.is_some())
 }
 
 /// Formats runs of blocks, such as "0-3, 7".
@@ -70,6 +82,7 @@ mod tests {
             kind: "whole".into(),
             device_offset_bytes: Some(1 << 60),
             blocks: (0..16).map(|run| (2 * run, 2 * run)).collect(),
+            device_lost: true,
             age_ns: Some(u64::MAX),
         };
         let explained =
@@ -84,6 +97,7 @@ mod tests {
             kind: "whole".into(),
             device_offset_bytes: Some(1 << 20),
             blocks: vec![(0, 3), (7, 7)],
+            device_lost: false,
             age_ns: Some(2_500_000_000),
         };
         let mut explained = Explanation {
@@ -109,6 +123,13 @@ mod tests {
         }
         explained.migrates_if.push("it is read".into());
         assert!(human(&explained, Width::UNLIMITED).contains("it would move if\n  - it is read\n"));
+        assert!(!text.contains("LOST"), "{text}");
+        explained.places[0].device_lost = true;
+        let text = human(&explained, Width::UNLIMITED);
+        assert!(text.contains("byte 1048576, LOST") && text.contains("UNREACHABLE: "), "{text}");
+        // Another copy is there.
+        explained.places.push(PlacePart { device_lost: false, ..explained.places[0].clone() });
+        assert!(!human(&explained, Width::UNLIMITED).contains("UNREACHABLE"));
         explained.places.clear();
         assert!(human(&explained, Width::UNLIMITED).contains("reads as zeros"));
     }
