@@ -14,27 +14,42 @@ fn delta(n: u64) -> Delta {
     Delta::Entry { key, word: Word::Empty }
 }
 
-/// Writes frames of the given delta counts into a ring, with a root now and then.
-fn filled(counts: &[usize], ring_pages: usize) -> (Vec<u8>, Journal, JournalPosition, Vec<Vec<Delta>>) {
+/// A ring with frames and roots.
+struct Filled {
+    ring: Vec<u8>,
+    journal: Journal,
+    /// The positions of the older and the newest root.
+    roots: [JournalPosition; 2],
+    /// All frames, also those overwritten since.
+    frames: Vec<Vec<Delta>>,
+}
+
+impl Filled {
+    fn since(&self, root: JournalPosition) -> &[Vec<Delta>] {
+        &self.frames[(root.sequence - FIRST.sequence) as usize..]
+    }
+}
+
+/// Writes frames of the given delta counts into a ring, with a root whenever it is full.
+fn filled(counts: &[usize], ring_pages: usize) -> Filled {
     let mut ring = vec![0; ring_pages * PAGE];
     let mut journal = Journal::new(POOL, Bytes(ring.len() as u64), FIRST, Planted::for_tests());
     let (mut builder, mut out) = (FrameBuilder::new(FRAME_MAX), Vec::new());
-    let (mut since, mut from, mut n) = (Vec::new(), journal.position(), 0);
+    let (mut frames, mut roots, mut n) = (Vec::new(), [journal.position(); 2], 0);
     for &count in counts {
         let deltas: Vec<_> = (0..count as u64).map(|i| delta(n + i)).collect();
         n += count as u64;
         assert!(builder.add(&deltas, 32));
         while !journal.has_space(builder.stored_len()) {
             journal.mark_root_durable(journal.head());
-            from = journal.position();
-            since.clear();
+            roots = [roots[1], journal.position()];
         }
         let offset = journal.append(&mut builder, &mut out) as usize;
         ring[offset..offset + out.len()].copy_from_slice(&out);
         journal.mark_all_durable();
-        since.push(deltas);
+        frames.push(deltas);
     }
-    (ring, journal, from, since)
+    Filled { ring, journal, roots, frames }
 }
 
 fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosition, ReplayEnd) {
@@ -45,14 +60,16 @@ fn replayed(ring: &[u8], from: JournalPosition) -> (Vec<Vec<Delta>>, JournalPosi
 
 proptest! {
     #[test]
-    fn frames_since_root_are_replayed(
+    fn frames_since_either_root_are_replayed(
         counts in prop::collection::vec(1usize..1500, 1..80),
         ring_pages in 20usize..60,
     ) {
-        let (ring, journal, from, since) = filled(&counts, ring_pages);
-        let (found, at, end) = replayed(&ring, from);
-        prop_assert_eq!(&found, &since);
-        prop_assert_eq!((at, end), (journal.position(), ReplayEnd::Tail));
+        let filled = filled(&counts, ring_pages);
+        for root in filled.roots {
+            let (found, at, end) = replayed(&filled.ring, root);
+            prop_assert_eq!(&found, filled.since(root));
+            prop_assert_eq!((at, end), (filled.journal.position(), ReplayEnd::Tail));
+        }
     }
 
     #[test]
@@ -61,7 +78,7 @@ proptest! {
         victim in any::<prop::sample::Index>(),
         bit in any::<prop::sample::Index>(),
     ) {
-        let (mut ring, _, from, since) = filled(&counts, 200);
+        let Filled { mut ring, roots: [_, from], frames: since, .. } = filled(&counts, 200);
         let victim = victim.index(since.len());
         let mut at = from.offset as usize;
         for _ in 0..victim {
@@ -90,7 +107,7 @@ proptest! {
 
 #[test]
 fn foreign_journal_frame_is_not_replayed() {
-    let (ring, _, from, _) = filled(&[3, 3], 20);
+    let Filled { ring, roots: [_, from], .. } = filled(&[3, 3], 20);
     let other = JournalPosition { journal: from.journal + 1, ..from };
     let stale = JournalPosition { incarnation: from.incarnation + 1, ..from };
     let branched = JournalPosition { chain: from.chain ^ 1, ..from };
@@ -116,7 +133,7 @@ fn later_journal_supersedes_unless_rolled_back() {
 
 #[test]
 fn replay_takes_each_frame_from_intact_copy() {
-    let (ring, journal, from, since) = filled(&[3, 3, 3, 3], 20);
+    let Filled { ring, journal, roots: [_, from], frames: since } = filled(&[3, 3, 3, 3], 20);
     let (mut a, mut b) = (ring.clone(), ring);
     a[PAGE + 70] ^= 1;
     b[3 * PAGE + 70] ^= 1;
