@@ -198,8 +198,7 @@ impl Task for Commits {
             return;
         }
         if base.durability.commits.phase == Phase::Frame(0) {
-            base.apply_durable_frames();
-            base.durability.commits.phase = Phase::NextFrame;
+            base.frame_is_durable();
         }
         if base.durability.commits.phase == Phase::NextFrame {
             base.write_frame(memory);
@@ -490,11 +489,16 @@ impl Base {
             let recording =
                 self.durability.members.is_recording() && !self.core.is_planted(Mutant::RecordNotAwaited);
             if ended && !self.durability.commits.metadata_failed && !recording {
-                self.apply_durable_frames();
-                self.durability.durable_map_changed();
-                self.durability.commits.phase = Phase::NextFrame;
+                self.frame_is_durable();
             }
         }
+    }
+
+    /// Applies the frame that every member has, and goes on to the next one.
+    fn frame_is_durable(&mut self) {
+        self.apply_durable_frames();
+        self.durability.durable_map_changed();
+        self.durability.commits.phase = Phase::NextFrame;
     }
 
     /// Applies the changes of frames that are durable, quarantines the space they release, and continues the
