@@ -61,13 +61,15 @@ impl Driver {
         let until = self.world.now() + RESTORE_TIMEOUT;
         while self.is_auditable() || (is_durable && self.has_recovered()) {
             let Some(pool) = self.read_pool()? else { return Ok(()) };
-            let Some(lacking) = self.find_single_copy(&pool) else {
+            let lacking = self.find_single_copy(&pool);
+            let lacking = lacking.map(|lacking| Failure::NotRedundant { lacking, within: RESTORE_TIMEOUT });
+            let Some(problem) = lacking.or_else(|| self.find_misreported(&pool)) else {
                 self.statistics.audits += 1;
                 self.judge(&pool)?;
                 return if self.is_auditable() { self.judge_buffered(&pool) } else { Ok(()) };
             };
             if self.world.now() >= until {
-                return Err(Failure::NotRedundant { lacking, within: RESTORE_TIMEOUT });
+                return Err(problem);
             }
             self.statistics.restored += 1;
             self.advance_by(CHECK_INTERVAL)?;
@@ -308,6 +310,22 @@ impl Driver {
             }
         }
         None
+    }
+
+    /// Returns a volume of which the status is wrong about whether any block lacks a copy.
+    fn find_misreported(&self, pool: &Pool) -> Option<Failure> {
+        let infos: Vec<_> = self.engine.volumes().collect();
+        let mirrored = self.volumes.iter().zip(self.redundant(pool)).filter(|(v, _)| v.spec.copies > 1);
+        let misreported = mirrored.filter_map(|(volume, is_redundant)| {
+            let info = infos.iter().find(|info| info.id == volume.id)?;
+            let said = match (info.scan_in_progress, info.degraded) {
+                (true, _) => "an amount not known yet".to_owned(),
+                (false, degraded) if (degraded > Bytes(0)) == is_redundant => degraded.to_string(),
+                (false, _) => return None,
+            };
+            Some(Failure::Misreported { volume: volume.name.clone(), said })
+        });
+        { misreported }.next()
     }
 
     /// Returns for each volume whether it has two copies, and each block is in two locations.

@@ -193,6 +193,14 @@ pub enum Failure {
         /// How long the test waited.
         within: Nanos,
     },
+    /// The status is wrong about data that lacks a copy.
+    #[error("the status says of volume {volume:?} that {said} lacks a copy")]
+    Misreported {
+        /// Name of the volume.
+        volume: String,
+        /// What is said to lack a copy.
+        said: String,
+    },
     /// Data that a policy buffers in two locations is in one.
     #[error("the first block of extent {extent} of volume {volume:?} is buffered in one place only")]
     BufferedOnce {
