@@ -58,7 +58,7 @@ fn traces_pass_through_pipes_and_compression() {
         msr,
         "0,weir,0,Read,2097152,262144,0\n10,weir,1,Write,4194304,262144,0\n20,weir,0,Read,8192,4096,0\n"
     );
-    pool.run(["trace", "convert", "t", "packed.gz", "--from", "mqsim", "--to", "mqsim"]);
+    pool.run(["trace", "convert", "t", "packed.gz", "--format", "mqsim", "--to", "mqsim"]);
     assert!(std::fs::read(pool.path("packed.gz")).expect("written").starts_with(b"\x1f\x8b"));
     assert_eq!(
         pool.run(["trace", "convert", "packed.gz", "-", "--from", "mqsim", "--to", "mqsim", "--strict"]),

@@ -41,7 +41,8 @@ pub struct ConvertArgs {
     /// File to write, packed with gzip if its name ends in .gz; - for standard output
     pub output: PathBuf,
     /// Read the trace as FORMAT (weir help traces) [default: detected]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
+    // Other commands that read traces call it --format.
+    #[arg(long, alias = "format", value_name = "FORMAT", value_parser = Format::named)]
     pub from: Option<Format>,
     /// Write the trace as FORMAT (weir help traces)
     #[arg(long, value_name = "FORMAT", value_parser = Format::named, default_value = "weir")]
