@@ -8,6 +8,7 @@ use crate::{DamagedSectors, Device, FaultKind, Rng, StopKind, Storage, WorldMemo
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use weir_map::superblock::ROOT_AT;
 use weir_model::{
     BLOCK, Bytes, DeviceOffset, Errno, Io, IoCompletion, IoError, IoId, IoKind, Memory, Nanos, SECTOR,
 };
@@ -219,7 +220,7 @@ impl<D: Device + 'static> Faulty<D> {
         let Fault::Misdirect { range, shift: further, chance, times } = &mut self.fault else { return false };
         let IoKind::Write { fua } = io.kind else { return false };
         let storage = self.device.storage();
-        let goes_well = storage.check(io.at, io.len()).is_ok();
+        let goes_well = storage.check(io.at, io.len()).is_ok() && !has_lost_other_root(storage, io);
         if *times == 0 || !goes_well || !range.contains(&io.at) || !self.rng.chance(*chance) {
             return false;
         }
@@ -259,6 +260,18 @@ impl<D: Device + 'static> Faulty<D> {
             _ => (now, done.result),
         }
     }
+}
+
+/// Reports whether a command concerns a root, of a device whose other root is damaged. A member that lost
+/// both is an older file of itself, and not to be told from one: the pool is refused, as it must be.
+fn has_lost_other_root(storage: &Storage, io: &Io) -> bool {
+    let [first, second] = ROOT_AT;
+    let other = match io.at {
+        at if at == first => second,
+        at if at == second => first,
+        _ => return false,
+    };
+    storage.is_damaged(other..other + io.len())
 }
 
 impl<D: Device + 'static> Device for Faulty<D> {

@@ -150,8 +150,8 @@ pub struct Oracle {
     failed_flush_changes: Vec<Unflushed>,
     /// Volumes with changes since the last flush after which nothing was outstanding.
     unsettled: BTreeSet<usize>,
-    /// Volumes with a failed flush since the last crash.
-    failed_flush_volumes: BTreeSet<usize>,
+    /// Volumes of several clients with a failed flush since the last crash, and when it was last reported.
+    failed_flush_volumes: BTreeMap<usize, Ticket>,
     /// Volumes with a flush whose client disconnected: a loss may have been reported to nobody. The ticket is
     /// that of the flush from which on flushes guarantee something again, once it is known.
     unseen_flushes: BTreeMap<usize, Option<Ticket>>,
@@ -425,7 +425,12 @@ impl Oracle {
             }
             if sector.len() > 1 {
                 pin(sector, &found, ticket, now);
-                self.unflushed.extend(failed_write_visible(sector, &found, ticket, now, place.volume, index));
+                let visible = failed_write_visible(sector, &found, ticket, now, place.volume, index);
+                // The answer may be older than the loss, of which another client has heard already.
+                let since = self.failed_flush_volumes.get(&place.volume);
+                let may_be_lost = since.is_some_and(|failed| ticket <= *failed);
+                if may_be_lost { &mut self.failed_flush_changes } else { &mut self.unflushed }
+                    .extend(visible);
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Tests of the effect of each fault.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+use weir_map::superblock::ROOT_AT;
 use weir_model::{
     Bytes, DeviceId, DeviceOffset, Errno, Io, IoCompletion, IoError, IoId, IoKind, Memory, Nanos, Store,
 };
@@ -242,4 +243,15 @@ fn repaired_devices_have_no_faults() {
     assert_eq!(world.write(DISK, DeviceOffset(0), &[7; 4096]), Err(IoError::Lost));
     world.repair_devices();
     assert_eq!(world.write(DISK, DeviceOffset(0), &[7; 4096]), Ok(()));
+}
+
+/// A member that has lost both roots could not be told from an older file of itself.
+#[test]
+fn one_of_two_roots_is_written() {
+    let mut world = world(vec![Fault::Misdirect { range: EVERYWHERE, shift: None, chance: 1.0, times: 3 }]);
+    let [first, second] = ROOT_AT;
+    for (at, is_lost) in [(first, true), (second, false), (first, true), (second, false)] {
+        assert_eq!(world.write(DISK, at, &[7; 4096]), Ok(()));
+        assert_eq!(world.storage(DISK).unwrap().is_damaged(at..at + Bytes(4096)), is_lost, "{at}");
+    }
 }

@@ -29,12 +29,12 @@ impl Oracle {
 
     /// Handles a failed flush of a client that is one of several and has the changes `own` in flight. Changes
     /// of other clients in flight may have been answered before, and be lost with the rest: a later flush
-    /// does not guarantee them either. Changes of the client itself that are answered after this are not
-    /// lost.
+    /// does not guarantee them either, nor a failed write that a read in flight returns. Changes of the
+    /// client itself that are answered after this are not lost.
     pub fn flush_failed_concurrently(&mut self, ticket: Ticket, own: &[Ticket]) {
         let volumes = self.flushes.iter().filter(|(open, _)| *open == ticket).map(|(_, volume)| *volume);
         for volume in volumes.collect::<Vec<_>>() {
-            self.failed_flush_volumes.insert(volume);
+            self.failed_flush_volumes.insert(volume, self.latest());
             let in_flight = self.changes.iter_mut().filter(|(_, change)| change.place.volume == volume);
             let of_others = in_flight.filter(|(change, _)| !own.contains(change));
             of_others.for_each(|(_, change)| change.flush_failed = true);

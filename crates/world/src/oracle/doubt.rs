@@ -51,7 +51,7 @@ impl Oracle {
     /// the last flush that covered them all, and none has failed.
     #[must_use]
     pub fn may_report_loss(&self, volume: usize) -> bool {
-        self.failed_flush_volumes.contains(&volume)
+        self.failed_flush_volumes.contains_key(&volume)
             || self.unseen_flushes.contains_key(&volume)
             || self.unsettled.contains(&volume)
             || self.failed.iter().any(|failed| failed.volume == volume)

@@ -324,3 +324,21 @@ fn reduced_guarantee_applies_to_in_flight_writes() {
     let read = oracle.read(next);
     assert!(oracle.read_done(read, Answer::Zeros).is_ok());
 }
+
+/// A client may receive the data of a failed write after another one has heard that it is lost.
+#[test]
+fn late_answer_does_not_cover_an_earlier_loss() {
+    for is_late in [false, true] {
+        let mut oracle = oracle();
+        let failed = oracle.change(WHOLE, Change::Write, false);
+        oracle.change_failed(failed);
+        let early = oracle.read(WHOLE);
+        let lost = oracle.flush(0);
+        oracle.flush_failed_concurrently(lost, &[]);
+        let read = if is_late { early } else { oracle.read(WHOLE) };
+        assert!(sees_at(&mut oracle, read, failed));
+        flush(&mut oracle);
+        oracle.crash(StopKind::PowerLoss);
+        assert_eq!(sees_zeros(&mut oracle), is_late);
+    }
+}
