@@ -68,6 +68,12 @@ impl Place {
         self.volume == other.volume && mine.start < others.end && others.start < mine.end
     }
 
+    fn touched_blocks(self) -> Self {
+        let start = self.offset.0 / BLOCK * BLOCK;
+        let end = (self.offset.0 + self.len.0).next_multiple_of(BLOCK);
+        Self { offset: VolumeOffset(start), len: Bytes(end - start), ..self }
+    }
+
     fn whole_blocks(self) -> Self {
         let start = self.offset.0.next_multiple_of(BLOCK);
         let end = (self.offset.0 + self.len.0) / BLOCK * BLOCK;
@@ -304,6 +310,7 @@ impl Oracle {
         let oldest = self.oldest();
         let first = change == Change::Write && self.first_writes_durable[place.volume];
         let first = if first { self.blank_sectors(place) } else { Vec::new() };
+        self.note_concurrent_change(place);
         if !trim {
             self.unsettled.insert(place.volume);
         }
@@ -338,6 +345,14 @@ impl Oracle {
             block.iter().flatten().all(|candidate| candidate.ticket == Ticket(0))
         };
         place.sectors().filter(is_blank).collect()
+    }
+
+    /// Handles a change of blocks that others in flight write to for the first time: it may be first instead.
+    fn note_concurrent_change(&mut self, place: Place) {
+        let blocks = place.touched_blocks().sectors();
+        for change in self.changes.values_mut().filter(|change| change.place.volume == place.volume) {
+            change.first_write_sectors.retain(|sector| !blocks.contains(sector));
+        }
     }
 
     /// Fills the data of a write with its stamps.

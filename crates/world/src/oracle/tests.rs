@@ -325,6 +325,25 @@ fn reduced_guarantee_applies_to_in_flight_writes() {
     assert!(oracle.read_done(read, Answer::Zeros).is_ok());
 }
 
+/// Of writes in flight together, either may be a block's first one; only that is guaranteed.
+#[test]
+fn concurrent_write_may_be_first() {
+    let parts = [0, SECTOR].map(|offset| Place { offset: VolumeOffset(offset), len: Bytes(SECTOR), ..WHOLE });
+    for is_concurrent in [false, true] {
+        let mut oracle = oracle();
+        oracle.first_writes_are_durable(0);
+        let first = oracle.change(parts[0], Change::Write, false);
+        if !is_concurrent {
+            oracle.changed(first);
+        }
+        let other = oracle.change(parts[1], Change::Write, false);
+        oracle.changed(other);
+        oracle.changed(first);
+        oracle.crash(StopKind::PowerLoss);
+        assert_eq!(sees_zeros(&mut oracle), is_concurrent);
+    }
+}
+
 /// A client may receive the data of a failed write after another one has heard that it is lost.
 #[test]
 fn late_answer_does_not_cover_an_earlier_loss() {
