@@ -1,10 +1,12 @@
 //! Verifies a file system: names, inodes and space must agree.
 
+mod containers;
 mod space;
 
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, INODE_BYTES, Inode};
 use crate::layout::superblock::Superblock;
+use crate::layout::tier::{Container, TierNumber};
 use crate::layout::{BITMAP_SLOTS, Chunk, Geometry, Ino, Page};
 use crate::namespace::FileSystem;
 use crate::namespace::names::check_name;
@@ -30,12 +32,23 @@ pub struct Report {
     pub orphans: u64,
     /// Pages in use.
     pub pages: u64,
+    /// Files in containers.
+    pub containers: u64,
+    /// Containers that are missing or too short, and tiers that are gone, at most 1000; `findings` are about the
+    /// region alone.
+    pub missing: Vec<String>,
+    /// Containers that no file has, which the next mount removes.
+    pub garbage: u64,
 }
 
 impl Report {
     /// Returns whether nothing is wrong.
     pub const fn is_clean(&self) -> bool {
-        self.findings.is_empty()
+        self.findings.is_empty() && self.missing.is_empty()
+    }
+
+    fn add_missing(&mut self, finding: String) {
+        if self.missing.len() < FINDINGS_MAX { self.missing.push(finding) } else { self.more_findings += 1 }
     }
 
     fn add(&mut self, finding: String) {
@@ -55,6 +68,14 @@ pub fn check<M: Memory>(fs: &FileSystem<M>) -> Report {
     report
 }
 
+/// Verifies a whole file system as [`check`] does, and that its containers are there and long enough.
+pub fn check_with_containers<M: Memory>(fs: &FileSystem<M>) -> Report {
+    let Examined { mut report, claims, containers, .. } = examine(fs);
+    claims.compare(fs, &mut report);
+    containers::check(fs, &containers, &mut report);
+    report
+}
+
 /// What a file system has, and what is wrong with it apart from the chunk table.
 pub(crate) struct Examined {
     report: Report,
@@ -62,6 +83,8 @@ pub(crate) struct Examined {
     pub(crate) claims: Claims,
     /// Inodes with a wrong number of pages, and the right one.
     pub(crate) wrong_pages: Vec<(Ino, u64)>,
+    /// Containers of files.
+    containers: FxHashMap<Container, Ino>,
 }
 
 /// Walks a whole file system.
@@ -72,13 +95,19 @@ pub(crate) fn examine<M: Memory>(fs: &FileSystem<M>) -> Examined {
         claims: Claims::new(fs),
         names: FxHashMap::default(),
         wrong_pages: Vec::new(),
+        containers: FxHashMap::default(),
+        next_containers: Vec::new(),
     };
+    let tiers = fs.load_tiers();
+    let tiers = check.report.unless_ok("tier table", tiers).unwrap_or_default();
+    check.next_containers = tiers.iter().map(|tier| tier.next).collect();
     check.superblocks();
     check.names();
     check.lists();
     check.inodes();
     check.report.pages = check.claims.count();
-    Examined { report: check.report, claims: check.claims, wrong_pages: check.wrong_pages }
+    let Check { report, claims, wrong_pages, containers, .. } = check;
+    Examined { report, claims, wrong_pages, containers }
 }
 
 struct Check<'a, M> {
@@ -88,6 +117,10 @@ struct Check<'a, M> {
     /// Inodes with a name or on a list, and how many names each has.
     names: FxHashMap<Ino, u32>,
     wrong_pages: Vec<(Ino, u64)>,
+    /// Containers of files.
+    containers: FxHashMap<Container, Ino>,
+    /// Of each tier, the number of its next container.
+    next_containers: Vec<u64>,
 }
 
 impl<M: Memory> Check<'_, M> {
@@ -259,6 +292,7 @@ impl<M: Memory> Check<'_, M> {
         let before = self.claims.count();
         match inode.form {
             Form::Empty => {}
+            Form::Container(container) => self.container(ino, container),
             Form::Run { first, pages } => drop(self.claim(ino, first, pages)),
             Form::Tree { root, height } => self.tree(ino, root, height, 0)?,
         }
@@ -282,6 +316,20 @@ impl<M: Memory> Check<'_, M> {
             self.wrong_pages.push((ino, found));
         }
         Ok(())
+    }
+
+    /// Notes the container of an inode.
+    fn container(&mut self, ino: Ino, container: Container) {
+        let Container { tier: TierNumber(tier), number } = container;
+        if let Some(other) = self.containers.insert(container, ino) {
+            self.report
+                .add(format!("inode {}: inode {} has its container {number} of tier {tier}", ino.0, other.0));
+        }
+        let next = self.next_containers.get(tier as usize).copied().unwrap_or(0);
+        if number >= next {
+            self.report
+                .add(format!("inode {}: container {number} of tier {tier}, whose next is {next}", ino.0));
+        }
     }
 
     /// Notes pages of an inode; returns whether all of them are its own.

@@ -1,6 +1,9 @@
 //! Errors of the file system.
 
+use crate::layout::tier::{Class, TierNumber};
+use crate::tiers::TierError;
 use std::io;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// The result of an operation of the file system.
@@ -63,6 +66,18 @@ pub enum Error {
     /// The region could not be flushed.
     #[error("cannot flush the region: {0}")]
     Io(#[from] io::Error),
+    /// A container cannot be read or written.
+    #[error("cannot use a container: {0}")]
+    Container(io::Error),
+    /// The file's data stays in the region.
+    #[error("the file is pinned to the region")]
+    Pinned,
+    /// The file was changed while it was copied to another tier.
+    #[error("the file changed while it was moved")]
+    Changing,
+    /// No tier below the region can take the file.
+    #[error("no tier can take the file")]
+    NoTier,
     /// The region has no superblock: it was never made, or making it did not end.
     #[error("no weir file system is there")]
     NoFileSystem,
@@ -86,6 +101,18 @@ pub enum Error {
         found: u64,
         /// Bytes that the superblock has.
         size: u64,
+    },
+    /// A tier of the region cannot be used.
+    #[error("tier {} ({} {}): {reason}", number.0, class.name(), path.display())]
+    Tier {
+        /// The tier.
+        number: TierNumber,
+        /// What it is made of.
+        class: Class,
+        /// Its directory.
+        path: PathBuf,
+        /// Why.
+        reason: TierError,
     },
     /// The region's contents contradict its format.
     #[error("damaged: {0}")]
@@ -112,6 +139,17 @@ impl Error {
             Self::NotSupported => libc::EOPNOTSUPP,
             Self::ReadOnly => libc::EROFS,
             Self::NoFileSystem | Self::UnknownFormat { .. } | Self::Truncated { .. } => libc::EINVAL,
+            Self::Container(error) => match error.raw_os_error() {
+                // Others would say something about the file that is not so.
+                Some(
+                    errno @ (libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::EROFS | libc::EOPNOTSUPP),
+                ) => errno,
+                _ => libc::EIO,
+            },
+            Self::Pinned => libc::EPERM,
+            Self::Changing => libc::EBUSY,
+            Self::NoTier => libc::ENOSPC,
+            Self::Tier { .. } => libc::ENODEV,
             Self::Failed | Self::Io(_) | Self::Damaged(_) => libc::EIO,
         }
     }

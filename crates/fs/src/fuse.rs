@@ -3,6 +3,7 @@
 //! Requests that only read run in parallel, all others one after the other.
 
 mod acl;
+mod background;
 mod convert;
 mod handler;
 mod mounts;
@@ -14,6 +15,7 @@ use crate::error::Result;
 use crate::layout::Time;
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
+use background::Background;
 use fuser::{Config, MountOption, Session, SessionACL};
 use handler::{Handler, Place, TellEnd};
 use std::fs::File;
@@ -57,6 +59,16 @@ impl<M: Memory> Shared<M> {
     /// # Errors
     /// As [`FileSystem::sync`].
     pub fn sync(&self) -> Result<()> {
+        // Most of what containers have to write, they write while other operations go on.
+        let (dirty, containers) = {
+            let fs = self.read();
+            (fs.dirty_containers(), fs.containers())
+        };
+        for container in dirty {
+            if containers.sync(container).is_err() {
+                self.write().note_failed_sync(container);
+            }
+        }
         self.write().sync()
     }
 }
@@ -118,6 +130,7 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
 ) -> io::Result<End> {
     let config = config(options, fs.is_read_only());
     let shared = Shared::new(fs);
+    let background = Background::start(&shared);
     let (sender, events) = channel();
     let notifier = Arc::new(OnceLock::new());
     let place = Place { region: options.region.clone(), directory: directory.to_owned() };
@@ -126,7 +139,7 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     let _ = notifier.set(session.notifier());
     let session = session.spawn()?;
     mounted(Stop(sender));
-    let end = wait(&shared, directory, options.sync_interval, &events);
+    let end = wait(&shared, background, directory, options.sync_interval, &events);
     // When it is dropped, the session would unmount whatever is mounted at the directory by then.
     std::mem::forget(session);
     end
@@ -155,6 +168,7 @@ fn config(options: &MountOptions, is_read_only: bool) -> Config {
 /// Makes changes durable from time to time, until the mount ends or is stopped; then all of them.
 fn wait<M: Memory>(
     shared: &Shared<M>,
+    background: Background,
     directory: &Path,
     interval: Duration,
     events: &Receiver<Event>,
@@ -174,6 +188,7 @@ fn wait<M: Memory>(
                 if let Ok(root) = File::open(directory) {
                     let _ = rustix::fs::syncfs(&root);
                 }
+                drop(background);
                 // If that fails, the directory stays and says that its server has ended.
                 let _ = unmount(directory, true);
                 let mut fs = shared.write();
@@ -183,6 +198,7 @@ fn wait<M: Memory>(
                 return synced.map(|()| End::InUse).map_err(io::Error::other);
             }
             Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                drop(background);
                 let mut fs = shared.write();
                 if fs.is_read_only() {
                     return Ok(End::Unmounted);

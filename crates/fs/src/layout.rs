@@ -7,6 +7,7 @@ pub mod dirent;
 mod fields;
 pub mod inode;
 pub mod superblock;
+pub mod tier;
 
 /// Bytes of a page, the unit of small files, directories and tables.
 pub const PAGE_BYTES: u64 = 4096;

@@ -6,6 +6,7 @@
 //! - [`store`]: atomic groups of changes, by a redo log.
 //! - [`space`]: free chunks and pages.
 //! - [`namespace`]: inodes, names, contents: the file system itself, without a clock or any I/O of its own.
+//! - [`tiers`]: directories on other file systems, to which files are evicted.
 //! - [`mod@check`]: verifies that everything agrees.
 //! - [`mod@repair`]: makes a damaged file system agree with itself again.
 //! - [`fuse`]: the mount.
@@ -25,3 +26,4 @@ pub mod repair;
 pub mod report;
 pub mod space;
 pub mod store;
+pub mod tiers;

@@ -7,35 +7,46 @@
 //! last `sync` has its old value or a newer one.
 
 mod attributes;
+mod containers;
 mod data;
 pub(crate) mod directory;
 mod explain;
 mod inodes;
+mod moves;
 pub(crate) mod names;
 mod null_files;
 mod rename;
 mod space_requests;
+mod sweep;
 pub(crate) mod tree;
 
 pub use attributes::SetAttribute;
 pub(crate) use attributes::{decode as decode_attributes, encode as encode_attributes};
 pub use explain::{Located, Location};
 pub use inodes::{Change, SetTime};
+pub use moves::Eviction;
 pub use names::New;
 pub use rename::RenameHow;
 pub use space_requests::{Allocate, Seek};
+pub use sweep::Scan;
 
 use crate::error::{Error, Result};
 use crate::layout::chunk::{Entry, Use};
 use crate::layout::inode::{Inode, Kind};
 use crate::layout::superblock::{Roots, Superblock};
+use crate::layout::tier::Tier;
 use crate::layout::{Chunk, Geometry, Ino, PAGE_BYTES, Page, Time};
 use crate::nvm::Memory;
 use crate::space::Space;
 use crate::store::Store;
+use crate::tiers::{Containers, NoContainers};
+use containers::Tiers;
 pub(crate) use inodes::InodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How often an operation that finds no space evicts files and tries again.
+const RELIEFS_MAX: u32 = 8;
 
 /// When changes become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +67,7 @@ pub struct FileSystem<M> {
     superblock: Superblock,
     space: Space,
     inodes: InodeIndex,
+    tiers: Tiers,
     /// Null files made since the last commit: until then their pages belong to the removed files.
     fresh_null_files: FxHashSet<Ino>,
     durability: Durability,
@@ -87,7 +99,22 @@ impl<M: Memory> FileSystem<M> {
     ///
     /// # Errors
     /// Returns an error if the memory is smaller than the geometry, or cannot be flushed.
-    pub fn create(mut memory: M, superblock: &Superblock, owner: (u32, u32), now: Time) -> Result<M> {
+    pub fn create(memory: M, superblock: &Superblock, owner: (u32, u32), now: Time) -> Result<M> {
+        Self::create_with_tiers(memory, superblock, &[], owner, now)
+    }
+
+    /// Writes an empty file system with these tiers below the region, whose directories must be ready.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); `Invalid` if the paths of the tiers do not fit.
+    pub fn create_with_tiers(
+        mut memory: M,
+        superblock: &Superblock,
+        tiers: &[Tier],
+        owner: (u32, u32),
+        now: Time,
+    ) -> Result<M> {
+        let superblock = &Superblock { has_tiers: !tiers.is_empty(), ..*superblock };
         let geometry = superblock.geometry;
         if geometry.size > memory.size() || !geometry.is_valid() {
             return Err(Error::Invalid);
@@ -107,6 +134,9 @@ impl<M: Memory> FileSystem<M> {
             let root =
                 fs.new_inode(Inode::new(Kind::Directory.mode_bits() | 0o755, owner.0, owner.1, now, 0))?;
             debug_assert_eq!(root, Ino::ROOT);
+            if !tiers.is_empty() {
+                fs.set_tiers(tiers)?;
+            }
             fs.new_directory(root, Ino::ROOT)
         })?;
         fs.commit()?;
@@ -126,7 +156,20 @@ impl<M: Memory> FileSystem<M> {
     /// `NoFileSystem`, `UnknownFormat`, `Truncated` or `Damaged`, by what is wrong with the region; `Io` if
     /// it cannot be flushed.
     pub fn open(memory: M, durability: Durability) -> Result<Self> {
+        Self::open_with(memory, durability, |_, _| Ok(Arc::new(NoContainers)))
+    }
+
+    /// As [`open`](Self::open), with the tiers below the region, which `tiers` opens.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of `tiers`.
+    pub fn open_with(
+        memory: M,
+        durability: Durability,
+        tiers: impl FnOnce(&Superblock, &[Tier]) -> Result<Arc<dyn Containers>>,
+    ) -> Result<Self> {
         let mut fs = Self::load(memory, durability, false)?;
+        fs.tiers.port = tiers(&fs.superblock, &fs.tiers.table)?;
         fs.reclaim_orphans()?;
         fs.commit()?;
         Ok(fs)
@@ -141,12 +184,26 @@ impl<M: Memory> FileSystem<M> {
         Self::load(memory, Durability::Sync, true)
     }
 
+    /// As [`open_read_only`](Self::open_read_only), with the tiers below the region, which `tiers` opens.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of `tiers`.
+    pub fn open_read_only_with(
+        memory: M,
+        tiers: impl FnOnce(&Superblock, &[Tier]) -> Result<Arc<dyn Containers>>,
+    ) -> Result<Self> {
+        let mut fs = Self::load(memory, Durability::Sync, true)?;
+        fs.tiers.port = tiers(&fs.superblock, &fs.tiers.table)?;
+        Ok(fs)
+    }
+
     fn load(memory: M, durability: Durability, read_only: bool) -> Result<Self> {
         let superblock = read_superblock(&memory)?;
         let geometry = superblock.geometry;
         let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, read_only)?;
         let space = Space::load(&store, geometry, read_only)?;
         let mut fs = Self::assemble(store, superblock, space, InodeIndex::default(), read_only);
+        fs.tiers.table = fs.load_tiers()?;
         fs.inodes = fs.load_inode_index(read_only)?;
         fs.durability = durability;
         Ok(fs)
@@ -158,6 +215,7 @@ impl<M: Memory> FileSystem<M> {
         let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, false)?;
         let space = Space::load(&store, geometry, true)?;
         let mut fs = Self::assemble(store, superblock, space, InodeIndex::default(), false);
+        fs.tiers.table = fs.load_tiers()?;
         fs.inodes = fs.load_inode_index(true)?;
         Ok(fs)
     }
@@ -194,6 +252,7 @@ impl<M: Memory> FileSystem<M> {
             superblock,
             space,
             inodes,
+            tiers: Tiers::new(Vec::new(), Arc::new(NoContainers)),
             fresh_null_files: FxHashSet::default(),
             durability: Durability::Sync,
             read_only,
@@ -249,8 +308,9 @@ impl<M: Memory> FileSystem<M> {
         self.store.stage(Geometry::ROOTS_AT, &roots.encode());
     }
 
-    /// Runs an operation: all of its changes are staged, or none if it fails. It runs again, once, if it
-    /// found no space although null files have some, or a commit makes some reusable.
+    /// Runs an operation: all of its changes are staged, or none if it fails. If it found no space, it runs
+    /// again once null files are freed and a commit made their space reusable, and then a few times after
+    /// evictions.
     pub(crate) fn transact<T>(&mut self, operation: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
         let done = self.stage(operation)?;
         if self.durability == Durability::EachOperation {
@@ -270,11 +330,12 @@ impl<M: Memory> FileSystem<M> {
         if self.store.staged_lines() > self.store.group_lines_max() / 2 {
             self.commit()?;
         }
-        let mut is_repeated = false;
+        let mut reliefs = 0;
         loop {
             self.store.begin();
             self.space.begin();
             self.inodes.begin();
+            self.tiers.begin();
             let error = match operation(self) {
                 Ok(done) if self.store.staged_lines() <= self.store.group_lines_max() => return Ok(done),
                 Ok(_) => Error::TooLarge,
@@ -283,12 +344,17 @@ impl<M: Memory> FileSystem<M> {
             self.store.abort();
             self.space.abort(&self.store);
             self.inodes.abort();
+            self.tiers.abort();
             let can_free = self.space.quarantined() > 0 || self.roots().null_count > 0;
-            if !matches!(error, Error::NoSpace) || is_repeated || !can_free {
+            if !matches!(error, Error::NoSpace) || reliefs == RELIEFS_MAX {
                 return Err(error);
             }
-            is_repeated = true;
-            self.free_null_files()?;
+            if reliefs == 0 && can_free {
+                self.free_null_files()?;
+            } else if !self.evict_some()? {
+                return Err(error);
+            }
+            reliefs += 1;
             self.commit()?;
         }
     }
@@ -322,9 +388,11 @@ impl<M: Memory> FileSystem<M> {
     }
 
     pub(crate) fn commit(&mut self) -> Result<()> {
+        self.sync_containers()?;
         self.store.commit()?;
         self.space.committed();
         self.fresh_null_files.clear();
+        self.settle_containers();
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use crate::layout::inode::{Form, Kind};
 use crate::layout::{Ino, PAGE_BYTES, superblock};
 use crate::namespace::{Durability, FileSystem, Located};
 use crate::nvm::Memory;
+use crate::tiers::{Container, TierNumber, TierState, container_path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -58,6 +59,98 @@ pub struct Status {
     pub wear_least: u32,
     /// How often the most worn chunk was allocated.
     pub wear_most: u32,
+    /// The tiers below the region.
+    pub tiers: Vec<TierPart>,
+}
+
+/// A tier below the region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Tier")]
+pub struct TierPart {
+    /// Number of the tier.
+    pub tier: u32,
+    /// `flash` or `disk`.
+    #[schemars(extend("enum" = ["flash", "disk"]))]
+    pub class: String,
+    /// Its directory.
+    pub path: String,
+    /// `ready`; `read_only`: its file system is read-only, so nothing is evicted to it; `gone`: its directory is
+    /// not there, or is another one, and its files cannot be read.
+    #[schemars(extend("enum" = ["ready", "read_only", "gone"]))]
+    pub state: String,
+    /// Why it is gone.
+    pub problem: Option<String>,
+    /// Files in it.
+    pub files: u64,
+    /// Their size.
+    pub used_bytes: u64,
+    /// Size of the file system that it is on; `null` if it is gone.
+    pub total_bytes: Option<u64>,
+    /// Space that is free there; `null` if it is gone.
+    pub free_bytes: Option<u64>,
+}
+
+/// What `weir fs evict`, `promote`, `pin` and `unpin` ask of the server, by setting an attribute of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Move the file to a tier.
+    Evict,
+    /// Move the file to the region.
+    Promote,
+    /// Keep the file in the region.
+    Pin,
+    /// Let the file be evicted again.
+    Unpin,
+}
+
+impl Command {
+    const ALL: [Self; 4] = [Self::Evict, Self::Promote, Self::Pin, Self::Unpin];
+
+    /// Returns the name of the attribute.
+    pub const fn attribute(self) -> &'static str {
+        match self {
+            Self::Evict => "weir.evict",
+            Self::Promote => "weir.promote",
+            Self::Pin => "weir.pin",
+            Self::Unpin => "weir.unpin",
+        }
+    }
+
+    /// Returns the name of the command.
+    pub fn verb(self) -> &'static str {
+        self.attribute().trim_start_matches("weir.")
+    }
+
+    /// Returns the command of an attribute.
+    pub fn of_attribute(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|command| command.attribute().as_bytes() == name)
+    }
+}
+
+fn tiers<M: Memory>(fs: &FileSystem<M>) -> Vec<TierPart> {
+    let containers = fs.containers();
+    let part = |(number, (tier, (files, used_bytes))): (u32, (&crate::tiers::Tier, (u64, u64)))| {
+        let state = containers.state(TierNumber(number));
+        let space =
+            containers.space(TierNumber(number)).ok().filter(|_| !matches!(state, TierState::Gone(_)));
+        let (state, problem) = match state {
+            TierState::Ready => ("ready", None),
+            TierState::ReadOnly => ("read_only", None),
+            TierState::Gone(problem) => ("gone", Some(problem)),
+        };
+        TierPart {
+            tier: number,
+            class: tier.class.name().to_owned(),
+            path: tier.path.display().to_string(),
+            state: state.to_owned(),
+            problem,
+            files,
+            used_bytes,
+            total_bytes: space.map(|space| space.total_bytes),
+            free_bytes: space.map(|space| space.free_bytes),
+        }
+    };
+    (0..).zip(fs.tiers().iter().zip(fs.tier_contents())).map(part).collect()
 }
 
 /// A mounted file system.
@@ -107,6 +200,7 @@ impl Status {
             null_file_bytes: roots.null_pages * PAGE_BYTES,
             wear_least,
             wear_most,
+            tiers: tiers(fs),
         }
     }
 }
@@ -126,15 +220,46 @@ pub struct Explanation {
     pub size_bytes: u64,
     /// Space allocated to it, metadata included.
     pub allocated_bytes: u64,
-    /// `empty`: it has no space; `run`: consecutive pages in one chunk; `chunks`: chunks of its own.
-    #[schemars(extend("enum" = ["empty", "run", "chunks"]))]
+    /// `empty`: it has no space; `run`: consecutive pages in one chunk; `chunks`: chunks of its own; `container`:
+    /// a file of a tier.
+    #[schemars(extend("enum" = ["empty", "run", "chunks", "container"]))]
     pub form: String,
     /// Why it has this form.
     pub reason: String,
-    /// Where its bytes are, by offset; what lies between is a hole. At most 300.
+    /// The container that it is in; `null` if it is in the region.
+    pub container: Option<ContainerPart>,
+    /// It is not evicted.
+    pub pinned: bool,
+    /// Where its bytes are in the region, by offset; what lies between is a hole. At most 300.
     pub ranges: Vec<RangePart>,
     /// Ranges beyond those in `ranges`.
     pub more_ranges: u64,
+}
+
+/// The container of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Container")]
+pub struct ContainerPart {
+    /// Number of the tier.
+    pub tier: u32,
+    /// `flash` or `disk`.
+    #[schemars(extend("enum" = ["flash", "disk"]))]
+    pub class: String,
+    /// Number of the container in the tier.
+    pub number: u64,
+    /// Path of the container file.
+    pub path: String,
+}
+
+fn container<M: Memory>(fs: &FileSystem<M>, form: Form) -> Option<ContainerPart> {
+    let Form::Container(Container { tier, number }) = form else { return None };
+    let found = fs.tiers().get(tier.0 as usize)?;
+    Some(ContainerPart {
+        tier: tier.0,
+        class: found.class.name().to_owned(),
+        number,
+        path: container_path(&found.path, number).display().to_string(),
+    })
 }
 
 /// Consecutive bytes of a file that are consecutive in the region, too.
@@ -179,6 +304,14 @@ impl Explanation {
             Form::Run { .. } => {
                 ("run", format!("files of up to {largest} bytes have consecutive pages in one chunk"))
             }
+            Form::Container(_) if inode.size > fs.region_share() => {
+                ("container", format!("files of more than {} bytes leave the region", fs.region_share()))
+            }
+            Form::Container(_) => (
+                "container",
+                "it was evicted: others were hotter when the region was nearly full, or on request"
+                    .to_owned(),
+            ),
             Form::Tree { .. } => {
                 ("chunks", format!("files that had more than {largest} bytes have chunks of their own"))
             }
@@ -199,6 +332,8 @@ impl Explanation {
             allocated_bytes: inode.pages * PAGE_BYTES,
             form: form.to_owned(),
             reason,
+            container: container(fs, inode.form),
+            pinned: inode.is_pinned,
             more_ranges: location.more_ranges,
             ranges: location.ranges.into_iter().map(RangePart::from).collect(),
         })

@@ -102,6 +102,11 @@ impl<M: Memory> Store<M> {
         self.failed
     }
 
+    /// Makes every later commit fail, after a failure of what has to be durable before.
+    pub(crate) const fn fail(&mut self) {
+        self.failed = true;
+    }
+
     /// Returns whether a commit has something to do.
     pub fn has_changes(&self) -> bool {
         !self.staged.is_empty() || self.has_unfenced

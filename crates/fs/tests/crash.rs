@@ -8,12 +8,19 @@ mod support;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use support::operation::{Mix, Operation};
-use support::pair::{Pair, format};
+use support::pair::{self, Pair, format, format_with_tiers};
 use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::{Granule, Simulated};
+use weir_fs::tiers::{SimulatedContainers, TierNumber};
 
-const MIX: Mix =
-    Mix { file_bytes_max: 150_000, write_bytes_max: 70_000, names: 12, data_percent: 40, remounts: true };
+const MIX: Mix = Mix {
+    file_bytes_max: 150_000,
+    write_bytes_max: 70_000,
+    names: 12,
+    data_percent: 40,
+    remounts: true,
+    move_percent: 0,
+};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -26,19 +33,26 @@ struct Counts {
     in_recovery: u64,
     /// Losses after which a state other than the last durable one was found.
     newer: u64,
+    /// Losses after which there were containers.
+    in_containers: u64,
 }
 
 /// Runs one history and recovers from every power loss in it.
-fn history(seed: u64, granule: Granule, durability: Durability, counts: &mut Counts) {
+fn history(seed: u64, granule: Granule, durability: Durability, mix: Mix, counts: &mut Counts) {
     let mut random = SmallRng::seed_from_u64(seed);
     let size = random.random_range(13..24) << 16;
-    let mut memory = format(Simulated::new(size, granule));
+    let (memory, containers) = (Simulated::new(size, granule), SimulatedContainers::default());
+    let has_tiers = mix.move_percent > 0;
+    let mut memory = if has_tiers { format_with_tiers(memory) } else { format(memory) };
+    if has_tiers {
+        memory.join(containers.clone());
+    }
     memory.try_power_losses(seed, 1);
-    let mut pair = Pair::new(memory, durability);
+    let mut pair = Pair::with_containers(memory, durability, has_tiers.then_some(containers));
     pair.fs().store_mut().memory_mut().take_losses();
     let mut done: Vec<Operation> = Vec::new();
     for step in 0..random.random_range(20..80) {
-        let operation = MIX.operation(&mut random, &pair.model);
+        let operation = mix.operation(&mut random, &pair.model);
         let result = pair.run(&operation);
         done.push(operation);
         let fail = |error: &str| -> ! {
@@ -70,9 +84,13 @@ fn recover(
     counts.losses += 1;
     let mut random = SmallRng::seed_from_u64(seed);
     if random.random_ratio(1, 16) {
+        if let Some(containers) = image.containers().cloned() {
+            image.join(containers);
+        }
         image.try_power_losses(seed, 1);
     }
     let mut fs = open(image)?;
+    counts.in_containers += u64::from(has_containers(&fs));
     for (event, image) in fs.store_mut().memory_mut().take_losses() {
         counts.in_recovery += 1;
         let again = open(image).map_err(|error| format!("and before event {event} of recovery: {error}"))?;
@@ -82,30 +100,51 @@ fn recover(
 }
 
 fn open(image: Simulated) -> Result<FileSystem<Simulated>, String> {
-    FileSystem::open(image, Durability::Sync).map_err(|error| format!("mount: {error}"))
+    let containers = image.containers().cloned();
+    pair::open(image, Durability::Sync, containers.as_ref()).map_err(|error| format!("mount: {error}"))
 }
 
-fn campaign(granule: Granule, durability: Durability) {
+/// Returns whether files are in containers.
+fn has_containers(fs: &FileSystem<Simulated>) -> bool {
+    (0..fs.tiers().len() as u32)
+        .any(|tier| fs.containers().list(TierNumber(tier)).is_ok_and(|all| !all.is_empty()))
+}
+
+fn campaign(granule: Granule, durability: Durability, mix: Mix) {
     let mut counts = Counts::default();
     let first = number("WEIR_FS_SEED", 1);
     for seed in first..first + number("WEIR_FS_HISTORIES", 12) {
-        history(seed, granule, durability, &mut counts);
+        history(seed, granule, durability, mix, &mut counts);
     }
     println!("{granule:?}, {durability:?}: {counts:?}");
+    assert!(mix.move_percent == 0 || counts.in_containers > 100, "{counts:?}");
     assert!(counts.losses > 100 && counts.in_recovery > 10 && counts.newer > 10, "{counts:?}");
 }
 
 #[test]
 fn persistent_memory_durable_after_each_operation() {
-    campaign(Granule::Word, Durability::EachOperation);
+    campaign(Granule::Word, Durability::EachOperation, MIX);
 }
 
 #[test]
 fn persistent_memory_durable_after_sync() {
-    campaign(Granule::Word, Durability::Sync);
+    campaign(Granule::Word, Durability::Sync, MIX);
 }
 
 #[test]
 fn mapped_file_durable_after_sync() {
-    campaign(Granule::Sector, Durability::Sync);
+    campaign(Granule::Sector, Durability::Sync, MIX);
+}
+
+/// Region and containers lose power together.
+const MOVES: Mix = Mix { names: 6, data_percent: 75, move_percent: 35, ..MIX };
+
+#[test]
+fn tiers_below_persistent_memory() {
+    campaign(Granule::Word, Durability::EachOperation, MOVES);
+}
+
+#[test]
+fn tiers_below_a_mapped_file() {
+    campaign(Granule::Sector, Durability::Sync, MOVES);
 }

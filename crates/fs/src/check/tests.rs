@@ -11,7 +11,7 @@ type Fs = FileSystem<Simulated>;
 
 fn file_system() -> Fs {
     let geometry = Geometry::new(2 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
-    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16] };
+    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: false };
     let memory = Simulated::new(2 << 20, Granule::Word);
     let memory = FileSystem::create(memory, &superblock, (0, 0), Time::default()).expect("a new file system");
     let mut fs = FileSystem::open(memory, Durability::Sync).expect("the file system");

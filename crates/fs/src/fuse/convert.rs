@@ -1,6 +1,6 @@
 //! Conversions between the kernel's terms and the file system's.
 
-use crate::layout::inode::{Inode, Kind};
+use crate::layout::inode::{Form, Inode, Kind};
 use crate::layout::{Ino, PAGE_BYTES, Time};
 use fuser::{FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -54,12 +54,21 @@ pub(super) const fn file_type(kind: Kind) -> FileType {
     }
 }
 
+/// Returns the pages of a file's container, as if it had no holes: a file with a size and without blocks would
+/// count as one without data.
+const fn container_pages(inode: &Inode) -> u64 {
+    match inode.form {
+        Form::Container(_) => inode.size.div_ceil(PAGE_BYTES),
+        _ => 0,
+    }
+}
+
 /// Returns the attributes that the kernel shows.
 pub(super) fn attributes(ino: Ino, inode: &Inode) -> FileAttr {
     FileAttr {
         ino: INodeNo(ino.0),
         size: inode.size,
-        blocks: inode.pages * (PAGE_BYTES / 512),
+        blocks: (inode.pages + container_pages(inode)) * (PAGE_BYTES / 512),
         atime: system_time(inode.accessed),
         mtime: system_time(inode.modified),
         ctime: system_time(inode.changed),

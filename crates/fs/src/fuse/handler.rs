@@ -1,14 +1,14 @@
 //! What requests of the kernel need beyond one call of the file system.
 
 use super::acl::{self, Inherited};
-use super::{Event, Shared, now};
+use super::{Event, Shared, background, now};
 use crate::error::{Error, Result};
 use crate::layout::Ino;
 use crate::layout::dirent::FIRST_POSITION;
-use crate::layout::inode::{Inode, Kind};
+use crate::layout::inode::{Form, Inode, Kind};
 use crate::namespace::{Change, FileSystem, New, SetAttribute};
 use crate::nvm::Memory;
-use crate::report::{self, Explanation, Status};
+use crate::report::{self, Command, Explanation, Status};
 use fuser::{INodeNo, Notifier, Request};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -83,6 +83,42 @@ impl<M: Memory> Handler<M> {
             return fs.attribute(ino, name);
         };
         report.map_err(|error| Error::Io(error.into()))
+    }
+
+    /// Carries out a command on a file.
+    pub(super) fn command(&self, ino: Ino, command: Command) -> Result<()> {
+        let set_pinned = |is_pinned| self.shared.write().pin(ino, is_pinned, now());
+        let (has_tiers, inode) = {
+            let fs = self.shared.read();
+            (!fs.tiers().is_empty(), fs.inode(ino)?)
+        };
+        match (inode.kind(), command) {
+            _ if !has_tiers => return Err(Error::NoSuchOffset),
+            (Some(Kind::Directory), _) => return Err(Error::IsDirectory),
+            (Some(Kind::File), Command::Evict) if matches!(inode.form, Form::Container(_)) => {}
+            (Some(Kind::File), Command::Evict) => self.evict(ino, inode.size)?,
+            (Some(Kind::File), Command::Promote) => background::promote(&self.shared, ino)?,
+            (Some(Kind::File), Command::Pin) => {
+                set_pinned(true)?;
+                background::promote(&self.shared, ino).inspect_err(|_| drop(set_pinned(inode.is_pinned)))?;
+            }
+            (Some(Kind::File), Command::Unpin) => set_pinned(false)?,
+            _ => return Err(Error::Invalid),
+        }
+        self.shared.sync()
+    }
+
+    /// Evicts a file; tries again a few times if programs change it.
+    fn evict(&self, ino: Ino, size: u64) -> Result<()> {
+        const ATTEMPTS: u32 = 3;
+        let order = self.shared.read().targets(&[size]).remove(0);
+        let mut evicted = Err(Error::Changing);
+        for _ in 0..ATTEMPTS {
+            if matches!(evicted, Err(Error::Changing)) {
+                evicted = background::evict(&self.shared, ino, &order);
+            }
+        }
+        evicted
     }
 
     /// Takes from a file what a change of its contents by another user takes away.

@@ -9,6 +9,7 @@ use crate::layout::inode::Inode;
 use crate::layout::{Ino, NAME_BYTES_MAX};
 use crate::namespace::{Allocate, Change, RenameHow, Seek, SetAttribute, SetTime};
 use crate::nvm::Memory;
+use crate::report::Command;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -347,8 +348,11 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let usage = self.shared.read().usage();
-        let (pages, free) = (usage.pages, usage.free_pages);
+        let fs = self.shared.read();
+        let (usage, below) = (fs.usage(), fs.space_below());
+        drop(fs);
+        let pages = usage.pages + below.total_bytes / usage.page_bytes;
+        let free = usage.free_pages + below.free_bytes / usage.page_bytes;
         let size = usage.page_bytes as u32;
         let files = usage.inodes + usage.free_inodes;
         reply.statfs(pages, free, free, files, usage.free_inodes, size, NAME_BYTES_MAX as u32, size);
@@ -370,6 +374,10 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
             libc::XATTR_REPLACE => SetAttribute::Replace,
             _ => return reply.error(Errno::EINVAL),
         };
+        if let Some(command) = Command::of_attribute(name.as_bytes()) {
+            let result = self.command(ino(number), command);
+            return answer!(reply, result, () => reply.ok());
+        }
         if !is_kept(name.as_bytes()) {
             return reply.error(Errno::EOPNOTSUPP);
         }

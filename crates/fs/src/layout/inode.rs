@@ -1,6 +1,7 @@
 //! Inodes: 256 bytes each.
 
 use super::fields::{Reader, Writer};
+use super::tier::{Container, TierNumber};
 use super::{Geometry, Ino, PAGE_BYTES, Page, Time};
 use crate::error::Error;
 
@@ -17,6 +18,8 @@ pub const UNWRITTEN: u32 = 1 << 31;
 
 /// Bits of a mode: type and permissions.
 pub const MODE_BITS: u32 = 0o17_7777;
+/// Flag of an inode: the file's data stays in the region.
+const PINNED: u32 = 1;
 /// Nanoseconds of a second.
 pub const NANOS: u32 = 1_000_000_000;
 
@@ -97,6 +100,8 @@ pub enum Form {
         /// Levels of pages, 1 to 3.
         height: u32,
     },
+    /// In a container, a file of a tier below the region.
+    Container(Container),
 }
 
 /// An inode.
@@ -137,12 +142,14 @@ pub struct Inode {
     pub next: Option<Ino>,
     /// Previous inode in the list of orphans.
     pub previous: Option<Ino>,
-    /// Directory: the directory that it is in.
+    /// The directory that it is in. Of a file, a hint: the one in which it last got a name; 0 if unknown.
     pub parent: Ino,
     /// Directory: number of buckets.
     pub buckets: u32,
     /// Directory: number of entries.
     pub entries: u64,
+    /// The file's data stays in the region.
+    pub is_pinned: bool,
 }
 
 impl Inode {
@@ -168,6 +175,7 @@ impl Inode {
             parent: Ino(0),
             buckets: 0,
             entries: 0,
+            is_pinned: false,
         }
     }
 
@@ -214,6 +222,9 @@ impl Inode {
             Some(kind) if kind != Kind::Directory && self.buckets != 0 => {
                 Some("buckets, but is no directory".to_owned())
             }
+            Some(kind) if kind != Kind::File && matches!(self.form, Form::Container(_)) => {
+                Some("a container, but is no file".to_owned())
+            }
             _ if times.iter().any(|time| time.nanos >= NANOS) => {
                 Some("a time with too many nanoseconds".to_owned())
             }
@@ -236,6 +247,10 @@ impl Inode {
                 Some(format!("a tree of height {height}"))
             }
             Form::Tree { root, .. } => wrong_run((root, 1), 1),
+            // Only the tier table says which tiers there are.
+            Form::Container(Container { number, .. }) => {
+                (number == 0).then(|| "a container without a number".to_owned())
+            }
         };
         data.or_else(|| wrong_run(self.attributes?, attributes_max))
     }
@@ -256,13 +271,14 @@ impl Inode {
         }
         writer.u32(self.generation);
         let (form, count, first) = match self.form {
-            Form::Empty => (0, 0, Page(0)),
-            Form::Run { first, pages } => (1, pages, first),
-            Form::Tree { root, height } => (2, height, root),
+            Form::Empty => (0, 0, 0),
+            Form::Run { first, pages } => (1, pages, first.0),
+            Form::Tree { root, height } => (2, height, root.0),
+            Form::Container(Container { tier, number }) => (3, tier.0, number),
         };
         writer.u32(form);
         writer.u32(count);
-        writer.u64(first.0);
+        writer.u64(first);
         writer.u64(self.pages);
         writer.u64(self.created.seconds.cast_unsigned());
         writer.u32(self.created.nanos);
@@ -275,6 +291,7 @@ impl Inode {
         writer.u64(self.parent.0);
         writer.u64(self.next.map_or(0, |ino| ino.0));
         writer.u64(self.previous.map_or(0, |ino| ino.0));
+        writer.u32(if self.is_pinned { PINNED } else { 0 });
         bytes
     }
 
@@ -294,11 +311,12 @@ impl Inode {
             *time = Time { seconds: reader.u64().cast_signed(), nanos: reader.u32() };
         }
         let generation = reader.u32();
-        let (form, count, first) = (reader.u32(), reader.u32(), Page(reader.u64()));
+        let (form, count, first) = (reader.u32(), reader.u32(), reader.u64());
         let (form, is_known) = match form {
             0 => (Form::Empty, true),
-            1 => (Form::Run { first, pages: count }, true),
-            2 => (Form::Tree { root: first, height: count }, true),
+            1 => (Form::Run { first: Page(first), pages: count }, true),
+            2 => (Form::Tree { root: Page(first), height: count }, true),
+            3 => (Form::Container(Container { tier: TierNumber(count), number: first }), true),
             _ => (Form::Empty, false),
         };
         let ino = |number| (number != 0).then_some(Ino(number));
@@ -325,6 +343,7 @@ impl Inode {
             parent: Ino(reader.u64()),
             next: ino(reader.u64()),
             previous: ino(reader.u64()),
+            is_pinned: reader.u32() & PINNED != 0,
         };
         (inode, is_known)
     }

@@ -7,6 +7,8 @@ use crate::error::Error;
 const MAGIC: [u8; 8] = *b"weir-fs\0";
 /// Version of the format that this code reads and writes.
 pub const VERSION: u32 = 1;
+/// Incompatible feature: files may be in containers, and the region has a tier table.
+const TIERS: u64 = 1;
 const CHECKED_BYTES: usize = PAGE_BYTES as usize - 8;
 
 /// What never changes about a file system.
@@ -18,6 +20,8 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Key of the hash of names.
     pub hash_key: [u8; 16],
+    /// Whether there are tiers below the region.
+    pub has_tiers: bool,
 }
 
 impl Superblock {
@@ -29,8 +33,8 @@ impl Superblock {
         writer.u32(VERSION);
         writer.u32(0);
         // Feature bits: incompatible, read-only-compatible, compatible.
-        for _ in 0..3 {
-            writer.u64(0);
+        for features in [if self.has_tiers { TIERS } else { 0 }, 0, 0] {
+            writer.u64(features);
         }
         writer.u64(self.geometry.size);
         writer.u64(self.geometry.chunk_bytes);
@@ -59,14 +63,14 @@ impl Superblock {
         if checksum(&page[..CHECKED_BYTES]).to_le_bytes() != page[CHECKED_BYTES..] {
             return Err(Error::Damaged("the superblock's checksum is wrong".to_owned()));
         }
-        if version != VERSION || features[0] != 0 || features[1] != 0 {
+        if version != VERSION || features[0] & !TIERS != 0 || features[1] != 0 {
             let features = features[0] | features[1];
             return Err(Error::UnknownFormat { version, features, known: VERSION });
         }
         if !geometry.is_valid() {
             return Err(Error::Damaged(format!("the superblock has an impossible geometry: {geometry:?}")));
         }
-        Ok(Self { geometry, uuid, hash_key })
+        Ok(Self { geometry, uuid, hash_key, has_tiers: features[0] & TIERS != 0 })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode, Kind};
 use crate::layout::{Ino, PAGE_BYTES, Page, Time};
 use crate::nvm::Memory;
+use std::io::ErrorKind;
 use std::ops::Range;
 
 /// Bytes that one operation of a write stores at most.
@@ -31,7 +32,8 @@ impl<M: Memory> FileSystem<M> {
     pub(super) fn segment(&self, inode: &Inode, offset: u64) -> Segment {
         let chunk_bytes = self.geometry().chunk_bytes;
         match inode.form {
-            Form::Empty => Segment { at: None, len: u64::MAX - offset },
+            // Whatever may meet a container looks for it first.
+            Form::Empty | Form::Container(_) => Segment { at: None, len: u64::MAX - offset },
             Form::Run { first, pages } => {
                 let mapped = u64::from(pages) * PAGE_BYTES;
                 match offset < mapped {
@@ -64,6 +66,11 @@ impl<M: Memory> FileSystem<M> {
             _ => return Err(Error::Invalid),
         }
         let len = inode.size.saturating_sub(offset).min(out.len() as u64) as usize;
+        self.note_heat(ino, &inode, &(offset..offset.saturating_add(len as u64)));
+        if let Form::Container(container) = inode.form {
+            self.read_container(container, offset, &mut out[..len])?;
+            return Ok(len);
+        }
         let mut done = 0;
         while done < len {
             let segment = self.segment(&inode, offset + done as u64);
@@ -89,11 +96,23 @@ impl<M: Memory> FileSystem<M> {
         }
         let len = (bytes.len() as u64).min(max - offset) as usize;
         let step = STEP_BYTES_MAX.min(self.geometry().chunk_bytes);
-        let mut done = 0;
+        self.leave_if_outgrown(ino, offset + len as u64)?;
+        let (mut done, mut has_left) = (0, self.tiers.table.is_empty());
+        let mut has_moved = has_left;
         while done < len {
             let part = &bytes[done..len.min(done + step as usize)];
             match self.stage(|fs| fs.write_step(ino, offset + done as u64, part, now)) {
                 Ok(()) => done += part.len(),
+                Err(Error::NoSpace) if !has_left => {
+                    // If it cannot leave, the next attempt fails, too.
+                    let _ = self.leave(ino);
+                    has_left = true;
+                }
+                Err(Error::Container(error))
+                    if !has_moved && error.kind() == ErrorKind::StorageFull && self.relocate(ino).is_ok() =>
+                {
+                    has_moved = true;
+                }
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -104,6 +123,14 @@ impl<M: Memory> FileSystem<M> {
     fn write_step(&mut self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<()> {
         let mut inode = self.file(ino)?;
         let end = offset + bytes.len() as u64;
+        if let Form::Container(container) = inode.form {
+            self.write_container(&mut inode, container, offset, bytes)?;
+            (inode.modified, inode.changed) = (now, now);
+            self.set_inode(ino, &inode);
+            self.note_heat(ino, &inode, &(offset..end));
+            return Ok(());
+        }
+        self.tiers.note_data(ino);
         self.map_for_write(ino, &mut inode, offset..end)?;
         let mut done = 0;
         while done < bytes.len() {
@@ -117,6 +144,7 @@ impl<M: Memory> FileSystem<M> {
         inode.size = inode.size.max(end);
         (inode.modified, inode.changed) = (now, now);
         self.set_inode(ino, &inode);
+        self.note_heat(ino, &inode, &(offset..end));
         Ok(())
     }
 
@@ -154,7 +182,7 @@ impl<M: Memory> FileSystem<M> {
         Ok(())
     }
 
-    fn map_chunk_for_write(
+    pub(super) fn map_chunk_for_write(
         &mut self,
         ino: Ino,
         inode: &mut Inode,
@@ -275,7 +303,10 @@ impl<M: Memory> FileSystem<M> {
         let chunk_bytes = self.geometry().chunk_bytes;
         let is_done = self.transact(|fs| {
             let mut inode = fs.file(ino)?;
-            if size > inode.size {
+            fs.tiers.note_data(ino);
+            if let Form::Container(container) = inode.form {
+                fs.resize_container(ino, &mut inode, container, size)?;
+            } else if size > inode.size {
                 fs.zero_mapped(&inode, inode.size..size)?;
             } else {
                 fs.shorten_run(&mut inode, size)?;

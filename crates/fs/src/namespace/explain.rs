@@ -42,7 +42,7 @@ impl<M: Memory> FileSystem<M> {
         let mut location = Location { inode, ranges: Vec::new(), more_ranges: 0 };
         let geometry = self.geometry();
         match inode.form {
-            Form::Empty => {}
+            Form::Empty | Form::Container(_) => {}
             Form::Run { first, pages } => {
                 let (chunk, _) = geometry.chunk_of(first);
                 let len = u64::from(pages) * PAGE_BYTES;

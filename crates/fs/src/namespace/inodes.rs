@@ -165,7 +165,7 @@ impl<M: Memory> FileSystem<M> {
             .ok_or_else(|| Error::Damaged(format!("inode {} has an unknown form", ino.0)))?;
         match inode.space_problem(&self.geometry()) {
             Some(problem) => Err(Error::Damaged(format!("inode {} has {problem}", ino.0))),
-            None => Ok(inode),
+            None => self.check_tier(ino, &inode).map(|()| inode),
         }
     }
 
@@ -201,6 +201,7 @@ impl<M: Memory> FileSystem<M> {
     pub(crate) fn set_inode(&mut self, ino: Ino, inode: &Inode) {
         if let Ok(at) = self.inode_at(ino) {
             self.store.stage(at, &inode.encode());
+            self.tiers.note_change(ino, inode);
         }
     }
 
@@ -396,6 +397,7 @@ impl<M: Memory> FileSystem<M> {
             fs.free_inode(ino, &inode)
         })?;
         lock(&self.accessed).remove(&ino);
+        lock(&self.tiers.heat).removed(ino);
         Ok(())
     }
 
@@ -417,6 +419,7 @@ impl<M: Memory> FileSystem<M> {
         }
         match inode.form {
             Form::Empty => {}
+            Form::Container(container) => self.tiers.obsolete.push(container),
             Form::Run { first, pages } => {
                 self.space.free_pages_at(&mut self.store, first, pages)?;
                 inode.forget_pages(pages.into())?;

@@ -72,6 +72,10 @@ impl<M: Memory> FileSystem<M> {
                 inode.size = new.target.len() as u64;
                 fs.set_inode(ino, &inode);
             }
+            if new.kind != Kind::Directory {
+                inode.parent = parent;
+                fs.set_inode(ino, &inode);
+            }
             let entry = Entry { hash: 0, ino, kind: new.kind, name: name.to_vec() };
             fs.add_entry(parent, &mut directory, entry)?;
             if new.kind == Kind::Directory {
@@ -151,6 +155,7 @@ impl<M: Memory> FileSystem<M> {
                 return Err(Error::TooManyLinks);
             }
             inode.links += 1;
+            inode.parent = parent;
             inode.changed = now;
             fs.set_inode(ino, &inode);
             fs.add_entry(parent, &mut directory, Entry { hash: 0, ino, kind, name: name.to_vec() })?;

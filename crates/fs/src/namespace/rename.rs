@@ -153,8 +153,9 @@ impl<M: Memory> FileSystem<M> {
     fn settle(&mut self, ino: Ino, parent: Ino, now: Time) -> Result<()> {
         let mut inode: Inode = self.inode(ino)?;
         inode.changed = now;
+        inode.parent = parent;
         if inode.is_directory() {
-            inode.parent = parent;
+            self.note_renamed(ino);
         }
         self.set_inode(ino, &inode);
         Ok(())

@@ -53,12 +53,12 @@ impl<M: Memory> FileSystem<M> {
         match how {
             Allocate::PunchHole => self.punch_hole(ino, range, now),
             Allocate::Space { keep_size } => {
-                self.reserve(ino, range.clone())?;
+                self.reserve_or_leave(ino, range.clone())?;
                 self.finish_allocation(ino, &range, keep_size, now)
             }
             Allocate::Zero { keep_size } => {
                 self.punch_hole(ino, range.clone(), now)?;
-                self.reserve(ino, range.clone())?;
+                self.reserve_or_leave(ino, range.clone())?;
                 self.finish_allocation(ino, &range, keep_size, now)
             }
         }
@@ -69,7 +69,12 @@ impl<M: Memory> FileSystem<M> {
         self.transact(|fs| {
             let mut inode = fs.file(ino)?;
             if !keep_size && range.end > inode.size {
-                fs.zero_mapped(&inode, inode.size..range.end)?;
+                match inode.form {
+                    Form::Container(container) => {
+                        fs.resize_container(ino, &mut inode, container, range.end)?;
+                    }
+                    _ => fs.zero_mapped(&inode, inode.size..range.end)?,
+                }
                 inode.size = range.end;
                 inode.modified = now;
             }
@@ -77,6 +82,18 @@ impl<M: Memory> FileSystem<M> {
             fs.set_inode(ino, &inode);
             Ok(())
         })
+    }
+
+    /// Allocates space for a range; a file for which the region has none goes to a container.
+    fn reserve_or_leave(&mut self, ino: Ino, range: Range<u64>) -> Result<()> {
+        self.leave_if_outgrown(ino, range.end)?;
+        match self.reserve(ino, range.clone()) {
+            Err(Error::NoSpace) => {
+                self.leave(ino)?;
+                self.reserve(ino, range)
+            }
+            done => done,
+        }
     }
 
     /// Allocates space for a range without changing what is visible.
@@ -87,6 +104,10 @@ impl<M: Memory> FileSystem<M> {
             let stop = end.min(index + ALLOCATED_CHUNKS_MAX);
             self.transact(|fs| {
                 let mut inode = fs.file(ino)?;
+                if let Form::Container(container) = inode.form {
+                    let part = (index * chunk_bytes).max(range.start)..(stop * chunk_bytes).min(range.end);
+                    return fs.allocate_container(container, part);
+                }
                 if fs.reserve_run(&mut inode, range.end)? {
                     fs.set_inode(ino, &inode);
                     return Ok(());
@@ -126,6 +147,13 @@ impl<M: Memory> FileSystem<M> {
         while !is_done {
             is_done = self.transact(|fs| {
                 let mut inode = fs.file(ino)?;
+                fs.tiers.note_data(ino);
+                if let Form::Container(container) = inode.form {
+                    fs.punch_container(&inode, container, &range)?;
+                    (inode.modified, inode.changed) = (now, now);
+                    fs.set_inode(ino, &inode);
+                    return Ok(true);
+                }
                 if is_first {
                     let end = range.end.min(inode.size);
                     let edge = |fs: &mut Self, inode: &Inode, part: Range<u64>| {
@@ -157,6 +185,9 @@ impl<M: Memory> FileSystem<M> {
         if offset >= inode.size {
             return Err(Error::NoSuchOffset);
         }
+        if let Form::Container(container) = inode.form {
+            return self.seek_container(&inode, container, offset, what);
+        }
         let mut offset = offset;
         while offset < inode.size {
             let segment = self.segment(&inode, offset);
@@ -173,7 +204,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Skips what the tree does not list; returns an offset at or after `offset`.
-    fn next_data(&self, inode: &Inode, offset: u64) -> u64 {
+    pub(super) fn next_data(&self, inode: &Inode, offset: u64) -> u64 {
         let chunk_bytes = self.geometry().chunk_bytes;
         match self.next_chunk(inode, offset / chunk_bytes) {
             Some((index, _)) => offset.max(index * chunk_bytes),

@@ -103,7 +103,9 @@ impl<M: Memory> FileSystem<M> {
         let (mut root, mut height) = match inode.form {
             Form::Tree { root, height } => (root, height),
             Form::Empty => (self.new_tree_page(inode)?, 1),
-            Form::Run { .. } => return Err(Error::Damaged("a run has no chunks".to_owned())),
+            Form::Run { .. } | Form::Container(_) => {
+                return Err(Error::Damaged("a file without a tree has no chunks".to_owned()));
+            }
         };
         while index >= capacity(height) {
             if height == 3 {

@@ -1,6 +1,7 @@
 //! Simulated persistent memory that loses stores which no fence covers.
 
 use super::{LINE_BYTES, Memory};
+use crate::tiers::SimulatedContainers;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -56,6 +57,8 @@ pub struct Simulated {
     events: u64,
     losses: Option<Losses>,
     fences_fail: bool,
+    /// Containers that lose power together with the memory.
+    containers: Option<SimulatedContainers>,
 }
 
 impl Simulated {
@@ -66,7 +69,7 @@ impl Simulated {
 
     const fn of(bytes: Vec<u8>, granule: Granule) -> Self {
         let pending = BTreeMap::new();
-        Self { granule, bytes, pending, events: 0, losses: None, fences_fail: false }
+        Self { granule, bytes, pending, events: 0, losses: None, fences_fail: false, containers: None }
     }
 
     /// Returns the number of stores, flushes and fences so far.
@@ -83,6 +86,17 @@ impl Simulated {
     /// event that it prevented.
     pub fn take_losses(&mut self) -> Vec<(u64, Self)> {
         self.losses.as_mut().map(|losses| std::mem::take(&mut losses.images)).unwrap_or_default()
+    }
+
+    /// Makes these containers lose power together with the memory, at every change of theirs, too.
+    pub fn join(&mut self, containers: SimulatedContainers) {
+        containers.remember_states();
+        self.containers = Some(containers);
+    }
+
+    /// Returns the containers that lose, or lost, power together with the memory.
+    pub const fn containers(&self) -> Option<&SimulatedContainers> {
+        self.containers.as_ref()
     }
 
     /// Makes every fence from now on fail, as a broken device does.
@@ -107,14 +121,18 @@ impl Simulated {
             for _ in 0..losses.per_event {
                 // Of the stores that are not durable, few, about half or most survive.
                 let lost_of_8 = 1 + losses.random.below(7);
-                let image = self.after_power_loss(|count| match losses.random.below(8) {
+                let mut image = self.after_power_loss(|count| match losses.random.below(8) {
                     fate if fate < lost_of_8 => 0,
                     _ => losses.random.below(count as u64) as usize,
                 });
+                let below = &mut |limit| losses.random.below(limit);
+                image.containers =
+                    self.containers.as_ref().map(|containers| containers.after_power_loss(below));
                 losses.images.push((self.events, image));
             }
             self.losses = Some(losses);
         }
+        self.containers.iter().for_each(SimulatedContainers::event);
         self.events += 1;
     }
 

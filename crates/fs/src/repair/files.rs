@@ -77,9 +77,15 @@ pub(super) fn settle<M: Memory>(
     let geometry = fs.superblock().geometry;
     let mut taken: FxHashSet<Chunk> = fs.inode_chunks().collect();
     let owners = Owners::read(fs, &taken);
+    let mut containers = FxHashSet::default();
     for (ino, found) in &mut survey.found {
         sound_form(&geometry, &owners, *ino, found, outcome);
         read_tree(fs, found);
+        if let Form::Container(container) = found.inode.form
+            && !containers.insert(container)
+        {
+            loses_contents(*ino, found, "another file has its container", outcome);
+        }
     }
     settle_chunks(&geometry, survey, &owners, &taken, outcome)?;
     for found in survey.found.values() {
@@ -140,7 +146,8 @@ fn sound_form(geometry: &Geometry, owners: &Owners, ino: Ino, found: &mut Found,
     let has_chunks = owned > 0 && inode.pages >= owned * geometry.chunk_pages();
     let problem = crate::layout::inode::Inode { attributes: None, ..*inode }.space_problem(geometry);
     let is_sound = found.has_form && problem.is_none();
-    if is_sound && (inode.form != Form::Empty || !has_chunks) {
+    // A file in a container has no chunks.
+    if is_sound && (!matches!(inode.form, Form::Empty | Form::Container(_)) || !has_chunks) {
         return;
     }
     if has_chunks {

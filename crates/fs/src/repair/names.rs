@@ -345,8 +345,14 @@ fn fields(ino: Ino, found: &mut Found, size_max: u64, chunk_bytes: u64, outcome:
         inode.mode &= MODE_BITS;
         outcome.repaired(format!("{of}: bits of its mode that no mode has"));
     }
+    if let Form::Container(_) = inode.form
+        && inode.kind() != Some(Kind::File)
+    {
+        inode.form = Form::Empty;
+        outcome.lost(format!("{of}: its container, which only files have"));
+    }
     let mapped = match inode.form {
-        Form::Empty => 0,
+        Form::Empty | Form::Container(_) => 0,
         Form::Run { pages, .. } => u64::from(pages) * PAGE_BYTES,
         Form::Tree { .. } => found.chunks.keys().last().map_or(0, |index| (index + 1) * chunk_bytes),
     };

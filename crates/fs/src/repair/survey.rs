@@ -88,7 +88,15 @@ impl Survey {
             for slot in BITMAP_SLOTS..geometry.chunk_inodes() {
                 let is_marked = bitmap[slot as usize / 8] & 1 << (slot % 8) != 0;
                 let bytes = fs.store().bytes(geometry.chunk_at(chunk) + slot * 256);
-                let (inode, has_form) = Inode::decode_lenient(&bytes);
+                let (mut inode, mut has_form) = Inode::decode_lenient(&bytes);
+                if let Form::Container(container) = inode.form
+                    && fs
+                        .tiers()
+                        .get(container.tier.0 as usize)
+                        .is_none_or(|tier| container.number >= tier.next)
+                {
+                    (inode.form, has_form) = (Form::Empty, false);
+                }
                 if is_marked || inode.mode != 0 {
                     let found = Found::new(is_marked, inode, has_form);
                     survey.found.insert(geometry.ino_of(index, slot), found);
@@ -188,7 +196,7 @@ pub(super) fn read_directory<M: Memory>(fs: &FileSystem<M>, found: &Found, bucke
 fn bucket_page<M: Memory>(fs: &FileSystem<M>, found: &Found, bucket: u32) -> Option<Page> {
     let geometry = fs.superblock().geometry;
     match found.inode.form {
-        Form::Empty => None,
+        Form::Empty | Form::Container(_) => None,
         Form::Run { first, pages } => (bucket < pages).then_some(Page(first.0 + u64::from(bucket))),
         Form::Tree { .. } => {
             let at = u64::from(bucket) * PAGE_BYTES;

@@ -8,7 +8,7 @@ use crate::nvm::{Granule, Simulated};
 
 fn file_system() -> FileSystem<Simulated> {
     let geometry = Geometry::new(4 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
-    let superblock = Superblock { geometry, uuid: [0xab; 16], hash_key: [2; 16] };
+    let superblock = Superblock { geometry, uuid: [0xab; 16], hash_key: [2; 16], has_tiers: false };
     let memory = Simulated::new(4 << 20, Granule::Sector);
     let memory = FileSystem::create(memory, &superblock, (0, 0), Time::default()).expect("a new file system");
     FileSystem::open(memory, Durability::Sync).expect("the file system")

@@ -14,8 +14,14 @@ use weir_fs::nvm::{Granule, Memory as _, Simulated};
 
 pub type Fs = FileSystem<Simulated>;
 
-const MIX: Mix =
-    Mix { file_bytes_max: 200_000, write_bytes_max: 90_000, names: 40, data_percent: 30, remounts: false };
+const MIX: Mix = Mix {
+    file_bytes_max: 200_000,
+    write_bytes_max: 90_000,
+    names: 40,
+    data_percent: 30,
+    remounts: false,
+    move_percent: 0,
+};
 
 /// A file system that random operations have filled, and what it has.
 pub struct Sample {

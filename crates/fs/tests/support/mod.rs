@@ -8,3 +8,4 @@ pub mod model;
 pub mod operation;
 pub mod pair;
 pub mod snapshot;
+pub mod tiers;

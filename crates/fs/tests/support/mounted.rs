@@ -1,17 +1,22 @@
 //! A mounted file system for tests. Without root and `/dev/fuse` they say so and do nothing.
 
+// Each test uses a part of this.
+#![allow(dead_code)]
+
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use weir_fs::check::check;
+use weir_fs::check::check_with_containers;
 use weir_fs::fuse::{self, End, MountOptions};
 use weir_fs::layout::Geometry;
 use weir_fs::layout::superblock::Superblock;
 use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::Mapped;
+use weir_fs::tiers::{Class, ContainerFiles, Containers, Tier};
 
 /// A mounted file system in a temporary directory.
 pub(crate) struct Mount {
@@ -22,6 +27,15 @@ pub(crate) struct Mount {
 impl Mount {
     /// Mounts a new file system; `None` if this machine does not allow it.
     pub(crate) fn new(bytes: u64) -> Option<Self> {
+        Self::create(bytes, &[])
+    }
+
+    /// Mounts a new file system with a tier of flash and one of disks.
+    pub(crate) fn with_tiers(bytes: u64) -> Option<Self> {
+        Self::create(bytes, &[(Class::Flash, "flash"), (Class::Disk, "disk")])
+    }
+
+    fn create(bytes: u64, tiers: &[(Class, &str)]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
             println!("not tested: mounting needs root and /dev/fuse");
             return None;
@@ -29,8 +43,16 @@ impl Mount {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let memory = Mapped::create(&directory.path().join("region"), bytes, false).expect("a region");
         let geometry = Geometry::new(bytes, Geometry::CHUNK_BYTES).expect("a possible size");
-        let superblock = Superblock { geometry, uuid: [3; 16], hash_key: [4; 16] };
-        FileSystem::create(memory, &superblock, (0, 0), fuse::now()).expect("a new file system");
+        let superblock = Superblock { geometry, uuid: [3; 16], hash_key: [4; 16], has_tiers: false };
+        let tier = |(class, name): &(Class, &str)| {
+            let path = directory.path().join(name);
+            fs::create_dir(&path).expect("a directory");
+            Tier { class: *class, path, uuid: [5; 16], next: 1 }
+        };
+        let tiers: Vec<_> = tiers.iter().map(tier).collect();
+        ContainerFiles::create(&tiers, superblock.uuid).expect("empty directories");
+        FileSystem::create_with_tiers(memory, &superblock, &tiers, (0, 0), fuse::now())
+            .expect("a new file system");
         fs::create_dir(directory.path().join("mount")).expect("a directory");
         let mut mount = Self { directory, server: None };
         mount.start();
@@ -39,6 +61,14 @@ impl Mount {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join("mount").join(name)
+    }
+
+    /// Returns the number of containers.
+    pub(crate) fn containers(&self) -> usize {
+        let script = "find flash/containers disk/containers -type f | wc -l";
+        let output = Command::new("sh").args(["-euc", script]).current_dir(self.directory.path()).output();
+        let text = String::from_utf8(output.expect("sh starts").stdout).expect("a number");
+        text.trim().parse().expect("a number")
     }
 
     fn region(&self) -> PathBuf {
@@ -52,7 +82,7 @@ impl Mount {
             Mapped::open(&self.region(), true)
         });
         let memory = memory.take(200).find_map(Result::ok).expect("the region is free");
-        let fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
+        let fs = FileSystem::open_with(memory, Durability::Sync, containers).expect("the file system");
         let path = self.path("");
         let (ready, is_ready) = mpsc::channel();
         self.server = Some(std::thread::spawn(move || {
@@ -76,8 +106,9 @@ impl Mount {
         });
         assert!(unmounted, "it is not in use");
         assert_eq!(server.join().expect("the server ends").expect("without an error"), End::Unmounted);
-        let fs = FileSystem::open_read_only(Mapped::open(&self.region(), false).expect("the region"));
-        let report = check(&fs.expect("the file system"));
+        let memory = Mapped::open(&self.region(), false).expect("the region");
+        let fs = FileSystem::open_read_only_with(memory, containers).expect("the file system");
+        let report = check_with_containers(&fs);
         assert!(report.is_clean() && report.orphans == 0, "{report:#?}");
     }
 
@@ -106,6 +137,16 @@ impl Mount {
         );
         true
     }
+}
+
+/// Opens the tiers of a file system.
+fn containers(superblock: &Superblock, tiers: &[Tier]) -> weir_fs::error::Result<Arc<dyn Containers>> {
+    let opened = std::iter::repeat_with(|| {
+        std::thread::sleep(Duration::from_millis(20));
+        ContainerFiles::open(tiers, superblock.uuid, true, |_| false)
+    });
+    // As for the region.
+    Ok(Arc::new(opened.take(200).find_map(Result::ok).expect("the tiers are free")))
 }
 
 impl Drop for Mount {

@@ -9,20 +9,101 @@ use weir_fs::namespace::{Allocate, RenameHow};
 /// An operation; files are named by the model's numbers.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    Create { parent: u64, name: Vec<u8>, kind: Kind, permissions: u32, target: Vec<u8> },
-    Link { file: u64, parent: u64, name: Vec<u8> },
-    Unlink { parent: u64, name: Vec<u8> },
-    RemoveDirectory { parent: u64, name: Vec<u8> },
-    Rename { from: (u64, Vec<u8>), to: (u64, Vec<u8>), how: RenameHow },
-    Write { file: u64, offset: usize, bytes: Vec<u8> },
-    Truncate { file: u64, size: usize },
-    Allocate { file: u64, from: usize, to: usize, how: Allocate },
-    Copy { from: (u64, usize), to: (u64, usize), len: usize },
-    SetPermissions { file: u64, permissions: u32, uid: u32, gid: u32 },
-    SetAttribute { file: u64, name: Vec<u8>, value: Vec<u8> },
-    RemoveAttribute { file: u64, name: Vec<u8> },
+    Create {
+        parent: u64,
+        name: Vec<u8>,
+        kind: Kind,
+        permissions: u32,
+        target: Vec<u8>,
+    },
+    Link {
+        file: u64,
+        parent: u64,
+        name: Vec<u8>,
+    },
+    Unlink {
+        parent: u64,
+        name: Vec<u8>,
+    },
+    RemoveDirectory {
+        parent: u64,
+        name: Vec<u8>,
+    },
+    Rename {
+        from: (u64, Vec<u8>),
+        to: (u64, Vec<u8>),
+        how: RenameHow,
+    },
+    Write {
+        file: u64,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    Truncate {
+        file: u64,
+        size: usize,
+    },
+    Allocate {
+        file: u64,
+        from: usize,
+        to: usize,
+        how: Allocate,
+    },
+    Copy {
+        from: (u64, usize),
+        to: (u64, usize),
+        len: usize,
+    },
+    SetPermissions {
+        file: u64,
+        permissions: u32,
+        uid: u32,
+        gid: u32,
+    },
+    SetAttribute {
+        file: u64,
+        name: Vec<u8>,
+        value: Vec<u8>,
+    },
+    RemoveAttribute {
+        file: u64,
+        name: Vec<u8>,
+    },
+    /// Moves a file to a container, by one operation or step by step.
+    Evict {
+        file: u64,
+        at_once: bool,
+    },
+    /// Copies a file to a container; other operations come before the end of that.
+    BeginEviction {
+        file: u64,
+    },
+    FinishEvictions,
+    Promote {
+        file: u64,
+    },
+    Pin {
+        file: u64,
+        is_pinned: bool,
+    },
+    /// Removes containers that no file has.
+    Sweep,
     Sync,
     Remount,
+}
+
+impl Operation {
+    /// Returns whether it moves files between the region and containers, which programs do not see.
+    pub const fn is_move(&self) -> bool {
+        matches!(
+            self,
+            Self::Evict { .. }
+                | Self::BeginEviction { .. }
+                | Self::FinishEvictions
+                | Self::Promote { .. }
+                | Self::Sweep
+        )
+    }
 }
 
 /// What random operations look like.
@@ -38,6 +119,8 @@ pub struct Mix {
     pub data_percent: u32,
     /// Whether the file system is sometimes mounted again.
     pub remounts: bool,
+    /// Share of operations that move files between the region and containers, in percent.
+    pub move_percent: u32,
 }
 
 fn files(model: &Model, wanted: impl Fn(Kind) -> bool) -> Vec<u64> {
@@ -84,10 +167,27 @@ impl Mix {
     }
 
     pub fn operation(&self, random: &mut SmallRng, model: &Model) -> Operation {
+        if self.move_percent > 0 && random.random_range(0..100) < self.move_percent {
+            return Self::on_tiers(random, model);
+        }
         let on_data = random.random_range(0..100) < self.data_percent;
         match any(random, &files(model, |kind| kind == Kind::File)).filter(|_| on_data) {
             Some(file) => self.on_data(random, model, file),
             None => self.on_names(random, model),
+        }
+    }
+
+    fn on_tiers(random: &mut SmallRng, model: &Model) -> Operation {
+        let Some(file) = any(random, &files(model, |kind| kind == Kind::File)) else {
+            return Operation::Sweep;
+        };
+        match random.random_range(0..20) {
+            0..6 => Operation::Evict { file, at_once: random.random() },
+            6..9 => Operation::BeginEviction { file },
+            9..12 => Operation::FinishEvictions,
+            12..18 => Operation::Promote { file },
+            18 => Operation::Pin { file, is_pinned: random.random_ratio(1, 3) },
+            _ => Operation::Sweep,
         }
     }
 

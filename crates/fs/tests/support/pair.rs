@@ -3,14 +3,18 @@
 use super::model::{Errno, Model, ROOT};
 use super::operation::Operation;
 use super::snapshot::{self, State};
+use super::tiers::{evict, sweep, unreferenced};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use weir_fs::check::check;
 use weir_fs::error::Error;
 use weir_fs::layout::inode::Kind;
 use weir_fs::layout::superblock::Superblock;
 use weir_fs::layout::{Geometry, Ino, Time};
+use weir_fs::namespace::Eviction;
 use weir_fs::namespace::{Allocate, Change, Durability, FileSystem, New, RenameHow, SetAttribute};
 use weir_fs::nvm::Memory;
+use weir_fs::tiers::{Containers, NoContainers, SimulatedContainers};
 
 /// Files without a name that are kept open at a time.
 const OPEN_MAX: usize = 3;
@@ -24,6 +28,8 @@ pub struct Pair<M> {
     durability: Durability,
     inos: BTreeMap<u64, Ino>,
     open: Vec<Ino>,
+    containers: Option<SimulatedContainers>,
+    evictions: Vec<Eviction>,
     /// Inodes of all files ever created, with their generations, by which the kernel and NFS tell them apart.
     created: BTreeSet<(u64, u32)>,
     now: i64,
@@ -36,14 +42,45 @@ fn time(now: i64) -> Time {
 /// Formats the memory with small chunks, so that small files have all forms.
 pub fn format<M: Memory>(memory: M) -> M {
     let geometry = Geometry::new(memory.size(), Geometry::CHUNK_BYTES_MIN).expect("a possible size");
-    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16] };
+    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: false };
     FileSystem::create(memory, &superblock, (0, 0), time(0)).expect("the region is large enough")
+}
+
+/// Formats the memory as one with tiers below it.
+pub fn format_with_tiers<M: Memory>(memory: M) -> M {
+    let geometry = Geometry::new(memory.size(), Geometry::CHUNK_BYTES_MIN).expect("a possible size");
+    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: true };
+    let made =
+        FileSystem::create_with_tiers(memory, &superblock, &super::tiers::simulated(), (0, 0), time(0));
+    made.expect("the region is large enough")
+}
+
+/// Mounts a file system with these containers.
+pub fn open<M: Memory>(
+    memory: M,
+    durability: Durability,
+    containers: Option<&SimulatedContainers>,
+) -> weir_fs::error::Result<FileSystem<M>> {
+    let containers: Arc<dyn Containers> = match containers {
+        Some(containers) => Arc::new(containers.clone()),
+        None => Arc::new(NoContainers),
+    };
+    FileSystem::open_with(memory, durability, |_, _| Ok(containers))
 }
 
 impl<M: Memory> Pair<M> {
     /// Mounts formatted memory.
     pub fn new(memory: M, durability: Durability) -> Self {
-        let fs = FileSystem::open(memory, durability).expect("a formatted region");
+        Self::with_containers(memory, durability, None)
+    }
+
+    /// Mounts formatted memory, with tiers below it if there are containers.
+    pub fn with_containers(
+        memory: M,
+        durability: Durability,
+        containers: Option<SimulatedContainers>,
+    ) -> Self {
+        let fs = open(memory, durability, containers.as_ref()).expect("a formatted region");
         let model = Model::new();
         let states = vec![State::of(&model)];
         let inos = BTreeMap::from([(ROOT, Ino::ROOT)]);
@@ -54,6 +91,8 @@ impl<M: Memory> Pair<M> {
             durability,
             inos,
             open: Vec::new(),
+            containers,
+            evictions: Vec::new(),
             created: BTreeSet::new(),
             now: 0,
         }
@@ -85,8 +124,15 @@ impl<M: Memory> Pair<M> {
             (_, expected) => return Err(format!("expected {expected:?}, found {found:?}")),
         }
         self.states.push(State::of(&self.model));
+        if matches!(operation, Operation::Sync) && self.containers.is_some() && self.evictions.is_empty() {
+            let garbage = unreferenced(self.fs());
+            if !garbage.is_empty() {
+                return Err(format!("after a sync, no file has {garbage:?}"));
+            }
+        }
         let is_data = matches!(operation, Operation::Write { .. } | Operation::Copy { .. });
-        let is_each = self.durability == Durability::EachOperation && !is_data;
+        let is_move = operation.is_move();
+        let is_each = self.durability == Durability::EachOperation && !is_data && !is_move;
         Ok(found.is_ok() && (is_each || matches!(operation, Operation::Sync | Operation::Remount)))
     }
 
@@ -116,6 +162,13 @@ impl<M: Memory> Pair<M> {
         let report = check(fs);
         if !report.is_clean() || report.orphans > 0 {
             return Err(format!("check: {} orphans, {:#?}", report.orphans, report.findings));
+        }
+        if self.containers.is_some() {
+            sweep(fs);
+            let garbage = unreferenced(fs);
+            if !garbage.is_empty() {
+                return Err(format!("after a sweep, no file has {garbage:?}"));
+            }
         }
         let (found, _) = snapshot::of_file_system(fs).map_err(|error| error.to_string())?;
         let mut differences = String::new();
@@ -193,10 +246,30 @@ impl<M: Memory> Pair<M> {
                 self.open.clear();
                 fs.sync()?;
                 let memory = self.fs.take().expect("it is mounted").into_memory();
-                self.fs = Some(FileSystem::open(memory, self.durability)?);
+                self.evictions.clear();
+                self.fs = Some(open(memory, self.durability, self.containers.as_ref())?);
+                // Evictions in progress have left garbage.
+                sweep(self.fs());
             }
+            Operation::Evict { file, at_once: true } => ignore(fs.evict_now(ino(file)))?,
+            Operation::Evict { file, .. } => ignore(evict(fs, ino(file)))?,
+            Operation::BeginEviction { file } => ignore(self.begin_eviction(ino(file)))?,
+            Operation::FinishEvictions => {
+                for eviction in std::mem::take(&mut self.evictions) {
+                    ignore(super::tiers::finish(self.fs(), &eviction))?;
+                }
+            }
+            Operation::Promote { file } => ignore(fs.promote(ino(file)))?,
+            Operation::Pin { file, is_pinned } => fs.pin(ino(file), *is_pinned, now)?,
+            Operation::Sweep => sweep(fs),
         }
         Ok(0)
+    }
+
+    fn begin_eviction(&mut self, ino: Ino) -> weir_fs::error::Result<()> {
+        let eviction = super::tiers::begin(self.fs(), ino)?;
+        self.evictions.push(eviction);
+        Ok(())
     }
 
     /// Keeps some of the files open that are about to lose a name.
@@ -260,7 +333,9 @@ impl<M: Memory> Pair<M> {
                 node.attributes.remove(name).ok_or(libc::ENODATA)?;
                 node.changed = now;
             }
+            Operation::Pin { file, .. } => model.change(*file).changed = now,
             Operation::Sync | Operation::Remount => {}
+            moves => debug_assert!(moves.is_move()),
         }
         Ok(())
     }
@@ -274,5 +349,14 @@ impl<M: Memory> Pair<M> {
             let at = offset + number * Geometry::CHUNK_BYTES_MIN as usize;
             model.write(file, at, step, self.now);
         }
+    }
+}
+
+/// Moves are tried on any file; those that are not possible are no failure.
+fn ignore(result: weir_fs::error::Result<()>) -> weir_fs::error::Result<()> {
+    match result {
+        Err(Error::Pinned | Error::Invalid | Error::Changing | Error::NotFound | Error::NoSpace) => Ok(()),
+        Err(Error::NoTier | Error::TooLarge) => Ok(()),
+        result => result,
     }
 }

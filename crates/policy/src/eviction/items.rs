@@ -210,6 +210,15 @@ impl ItemEviction {
         self.touch(item, size);
     }
 
+    /// Changes the size of an item without an access, if it is in.
+    pub fn resize(&mut self, item: Item, size: Bytes) {
+        let Some(entry) = self.entries.get_mut(&item) else { return };
+        self.bytes = Bytes(self.bytes.0 - entry.history.size.0 + size.0);
+        entry.history.size = size;
+        entry.order.rank = self.ranking.rank(&entry.history);
+        self.queue(item);
+    }
+
     fn touch(&mut self, item: Item, size: Bytes) {
         let (accessed, clock) = (self.accesses, self.evictions);
         let new = History { inserted: accessed, accessed, clock, accesses: 0, size: Bytes(0) };

@@ -38,10 +38,34 @@ pub(crate) struct Region {
 
 impl Region {
     pub(crate) fn new(size: &str) -> Self {
+        Self::with(size, &[], &[])
+    }
+
+    /// Creates a region with these arguments, after these directories.
+    pub(crate) fn with(size: &str, directories: &[&str], arguments: &[&str]) -> Self {
         let pool = Pool::from_text("");
-        fs::create_dir(pool.path("files")).expect("a directory");
-        pool.run(["fs", "create", "region", "--size", size]);
+        for directory in [&["files"], directories].concat() {
+            fs::create_dir(pool.path(directory)).expect("a directory");
+        }
+        pool.run([&["fs", "create", "region", "--size", size], arguments].concat());
         Self { pool }
+    }
+
+    /// Runs weir and returns what it prints.
+    pub(crate) fn weir(&self, arguments: &[&str]) -> String {
+        self.pool.run(arguments)
+    }
+
+    /// Runs weir and returns its document.
+    pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        self.pool.json(arguments)
+    }
+
+    /// Runs weir, which must end with this code, and returns what it prints.
+    pub(crate) fn refused_output(&self, arguments: &[&str], code: i32) -> String {
+        let output = self.pool.weir(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Returns a mounted region.
@@ -83,7 +107,7 @@ impl Region {
     }
 
     /// Serves it in the foreground.
-    fn serve(&self) -> Child {
+    pub(crate) fn serve(&self) -> Child {
         let mut server = Command::new(env!("CARGO_BIN_EXE_weir"))
             .current_dir(self.pool.folder.path())
             .args(["fs", "mount", "region", "files", "--foreground", "--json"])
@@ -98,7 +122,7 @@ impl Region {
     }
 
     #[track_caller]
-    fn refused(&self, arguments: &[&str], code: i32, parts: &[&str]) {
+    pub(crate) fn refused(&self, arguments: &[&str], code: i32, parts: &[&str]) {
         let said = self.pool.refused(arguments, code);
         for part in parts.iter().chain(&["help:"]) {
             assert!(said.contains(part), "{part:?} should be in:\n{said}");
@@ -113,7 +137,7 @@ impl Drop for Region {
     }
 }
 
-fn signal(process: &Child, name: &str) {
+pub(crate) fn signal(process: &Child, name: &str) {
     let sent = Command::new("kill").args([&format!("-{name}"), &process.id().to_string()]).status();
     assert!(sent.is_ok_and(|status| status.success()), "the signal is sent");
 }
@@ -184,8 +208,8 @@ fn what_is_no_intact_region_is_refused_with_a_way_out() {
     change_superblocks(&region, 8, &0_u32.to_le_bytes());
     region.refused(&["fs", "check", "region"], CHECK_OPERATIONAL, &["format version 0", "copy its files"]);
     change_superblocks(&region, 8, &1_u32.to_le_bytes());
-    change_superblocks(&region, 16, &[1]);
-    region.refused(&["fs", "status", "region"], REFUSED, &["features 0x1"]);
+    change_superblocks(&region, 16, &[2]);
+    region.refused(&["fs", "status", "region"], REFUSED, &["features 0x2"]);
     change_superblocks(&region, 16, &[0]);
     region.check();
 

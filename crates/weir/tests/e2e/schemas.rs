@@ -77,8 +77,24 @@ const SERVED: &[&str] = &[
 ];
 const STOPPED: &[&str] =
     &["pool dump saved", "pool check", "pool check --repair", "pool restore saved --accept-rollback"];
-const FILE_SYSTEM: &[&str] = &["fs create region --size 16MiB", "fs status region", "fs check region"];
-const MOUNTED: &[&str] = &["fs mount region files", "fs explain files", "fs unmount files"];
+const FILE_SYSTEM: &[&str] = &[
+    "fs create region --size 16MiB --flash ssd --disk hdd",
+    "fs status region",
+    "fs check region",
+    "fs mount region files",
+];
+const MOUNTED: &[&str] = &[
+    "fs status files",
+    "fs explain files",
+    "fs evict files/file",
+    "fs explain files/file",
+    "fs promote files/file",
+    "fs pin files/file",
+    "fs unpin files/file",
+    "fs evict files/file",
+    "fs unmount files",
+    "fs rescue ssd hdd --to restored",
+];
 const OTHER_COMMANDS: &[&str] = &[
     "trace formats",
     "trace generate uniform+reads=70%+over=4MiB+rate=100+for=10s --out t.weirtrace",
@@ -138,12 +154,17 @@ fn documents_of_all_commands_match_their_schemas() {
     server.stop("TERM");
     run(&pool, STOPPED, &mut used);
     run(&pool, OTHER_COMMANDS, &mut used);
-    run(&pool, FILE_SYSTEM, &mut used);
+    for directory in ["ssd", "hdd", "files"] {
+        std::fs::create_dir(pool.path(directory)).expect("a directory");
+    }
     if can_mount() {
-        std::fs::create_dir(pool.path("files")).expect("a directory");
+        run(&pool, FILE_SYSTEM, &mut used);
+        std::fs::write(pool.path("files").join("file"), "text").expect("a file");
         run(&pool, MOUNTED, &mut used);
     } else {
-        used.extend(["fs mount", "fs explain", "fs unmount"].map(str::to_owned));
+        run(&pool, &FILE_SYSTEM[..3], &mut used);
+        let mounted = ["mount", "explain", "evict", "promote", "pin", "unpin", "unmount", "rescue"];
+        used.extend(mounted.map(|name| format!("fs {name}")));
     }
     let all = DOCUMENTS.iter().flat_map(|document| {
         document.commands.iter().chain((document.name == ERROR.name).then_some(&ERROR.name))

@@ -7,8 +7,8 @@ use std::path::Path;
 /// Every crate with its direct dependencies; each crate follows its dependencies.
 const DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("model", &[]),
-    ("fs", &[]),
     ("policy", &["model"]),
+    ("fs", &["model", "policy"]),
     ("map", &["model"]),
     ("flash", &["model", "policy"]),
     ("timing", &["model"]),

@@ -171,3 +171,18 @@ fn metadata_leaves_after_its_data_and_shares_its_accesses() {
         assert_eq!((items.evict(), items.bytes()), (None, Bytes(0)));
     }
 }
+
+#[test]
+fn a_new_size_changes_the_rank_without_an_access() {
+    let mut items = ItemEviction::new(Box::new(Trident { omega: 1000.0 }));
+    let item = |file| Item { file: FileKey(file), part: Part::Data };
+    items.access(item(1), Bytes(10));
+    items.access(item(2), Bytes(20));
+    items.resize(item(1), Bytes(30));
+    items.resize(item(3), Bytes(1));
+    assert_eq!((items.len(), items.bytes()), (2, Bytes(50)));
+    let (victim, history) = items.victim().expect("there are items");
+    assert_eq!((victim, history.accesses, history.size), (item(1), 1, Bytes(30)));
+    items.resize(item(1), Bytes(5));
+    assert_eq!(items.victim().map(|(victim, _)| victim), Some(item(2)));
+}

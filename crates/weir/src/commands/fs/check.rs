@@ -2,6 +2,7 @@
 //! that takes no guessing.
 
 use super::failures::{content_failure, open_failure};
+use super::tiers;
 use crate::exit::check as exit;
 use crate::failure::{Failure, REPORT_DEFECT};
 use crate::{progress, signals};
@@ -35,8 +36,12 @@ pub struct CheckDocument {
     files: u64,
     /// Removed files that were open when the file system was last used; the next mount frees them.
     orphans: u64,
-    /// Space in use.
+    /// Space in use in the region.
     used_bytes: u64,
+    /// Files in containers.
+    containers: u64,
+    /// Containers that no file has, because of a crash; the next mount removes them.
+    garbage_containers: u64,
     /// What the repair did; `null` without `--repair`, or if there was nothing to repair.
     repair: Option<RepairPart>,
 }
@@ -85,30 +90,34 @@ fn try_check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
         progress::during("repairing the file system", || weir_fs::repair::repair(memory, fuse::now()));
     let (memory, Outcome { repaired, lost, more }) = repaired.map_err(|refusal| refused(region, &refusal))?;
     let (mut report, _) = verify(region, memory)?;
-    if report.is_clean() {
+    if report.findings.is_empty() {
         let found = found.unwrap_or_default();
         (report.findings, report.more_findings) = (found.findings, found.more_findings);
+        let lost = [lost, report.missing.clone()].concat();
         return Ok(document(region, report, Some(RepairPart { repaired, lost, omitted: more })));
     }
     Err(refused(region, &Refusal::Incomplete(report.findings)))
 }
 
 fn verify(region: &Path, memory: Mapped) -> Result<(Report, Mapped), Failure> {
-    let fs = FileSystem::open_read_only(memory).map_err(|error| content_failure(region, &error))?;
-    let report = progress::during("checking the file system", || weir_fs::check::check(&fs));
+    let fs = FileSystem::open_read_only_with(memory, tiers::leniently);
+    let fs = fs.map_err(|error| content_failure(region, &error))?;
+    let report = progress::during("checking the file system", || weir_fs::check::check_with_containers(&fs));
     Ok((report, fs.into_memory()))
 }
 
 fn document(region: &Path, report: Report, repair: Option<RepairPart>) -> CheckDocument {
     CheckDocument {
         region: region.display().to_string(),
-        clean: report.is_clean() || repair.is_some(),
-        findings: report.findings,
+        clean: report.missing.is_empty() && (report.findings.is_empty() || repair.is_some()),
+        findings: [report.findings, report.missing].concat(),
         findings_omitted: report.more_findings,
         directories: report.directories,
         files: report.files,
         orphans: report.orphans,
         used_bytes: report.pages * PAGE_BYTES,
+        containers: report.containers,
+        garbage_containers: report.garbage,
         repair,
     }
 }
@@ -147,6 +156,12 @@ impl CheckDocument {
         if self.orphans > 0 {
             text += &format!("{} removed files have space that the next mount frees\n", self.orphans);
         }
+        if self.garbage_containers > 0 {
+            text += &format!(
+                "{} containers belong to no file; the next mount removes them\n",
+                self.garbage_containers
+            );
+        }
         list(&mut text, "", &self.findings, self.findings_omitted);
         let Some(RepairPart { repaired, lost, omitted }) = &self.repair else {
             text += match self.clean {
@@ -159,7 +174,12 @@ impl CheckDocument {
         };
         list(&mut text, "repaired:\n", repaired, 0);
         list(&mut text, "lost, or in doubt:\n", lost, *omitted);
-        text + "clean after the repair"
+        text + match self.clean {
+            true => "clean after the repair",
+            false => {
+                "the region is clean, but containers are missing: put them back, or remove the files that they held"
+            }
+        }
     }
 }
 

@@ -1,10 +1,10 @@
-//! `weir fs explain` shows where a file's bytes are in the region, and why.
+//! `weir fs explain` shows where a file's bytes are, and why.
 
 use super::status::ask;
 use crate::failure::Failure;
 use crate::output::{Width, table};
 use std::path::Path;
-use weir_fs::report::{EXPLAIN, Explanation, RangePart};
+use weir_fs::report::{ContainerPart, EXPLAIN, Explanation, RangePart};
 use weir_model::Bytes;
 
 /// Returns where a file of a mounted file system is.
@@ -31,10 +31,17 @@ pub(super) fn human(explained: &Explanation, width: Width) -> String {
         match explained.form.as_str() {
             "run" => "one run of pages",
             "chunks" => "chunks of its own",
+            "container" => "a container",
             _ => "no space",
         },
         explained.reason
     );
+    if explained.pinned {
+        text += "pinned: it is not evicted (weir fs unpin)\n";
+    }
+    if let Some(ContainerPart { tier, class, number, path }) = &explained.container {
+        text += &format!("\ncontainer {number} of tier {tier} ({class}):\n{path}\n");
+    }
     if explained.ranges.is_empty() {
         return text;
     }
@@ -52,7 +59,6 @@ pub(super) fn human(explained: &Explanation, width: Width) -> String {
     if explained.more_ranges > 0 {
         text += &format!("... and {} more ranges\n", explained.more_ranges);
     }
-    text += "\nnothing moves it: the region is the only tier\n";
     text
 }
 
@@ -76,6 +82,13 @@ mod tests {
             allocated_bytes: 6 << 20,
             form: "chunks".to_owned(),
             reason: "it is large".to_owned(),
+            container: Some(ContainerPart {
+                tier: 1,
+                class: "disk".to_owned(),
+                number: 17,
+                path: "/mnt/disk/weir/containers/11/17".to_owned(),
+            }),
+            pinned: true,
             ranges: vec![range],
             more_ranges: 4,
         }
@@ -85,7 +98,15 @@ mod tests {
     fn explanation_is_formatted() {
         let mut explained = sample();
         let text = human(&explained, Width::UNLIMITED);
-        for part in ["inode 17", "6 MiB allocated", "byte 1099511627776", "not written", "4 more ranges"] {
+        for part in [
+            "container 17 of tier 1",
+            "pinned",
+            "inode 17",
+            "6 MiB allocated",
+            "byte 1099511627776",
+            "not written",
+            "4 more ranges",
+        ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         explained.ranges.clear();

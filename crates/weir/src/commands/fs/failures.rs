@@ -1,5 +1,6 @@
 //! The failures of opening a region, and their ways out.
 
+use super::tiers::way_out;
 use crate::failure::{Failure, REPORT_DEFECT};
 use crate::pool::lock_holder;
 use std::io::{self, ErrorKind as Os};
@@ -62,6 +63,7 @@ pub(super) fn content_failure(region: &Path, error: &Error) -> Failure {
             "try weir fs check --repair on a copy of it, restore a backup, or copy what can be read from \
              weir fs mount --read-only; if no other program ever wrote or truncated it, please report it",
         ),
+        Error::Tier { path, reason, .. } => Failure::refused(message, way_out(path, reason)),
         Error::Io(_) | Error::Failed => {
             Failure::environment(message, "see the kernel's log (dmesg): the device below may fail")
         }

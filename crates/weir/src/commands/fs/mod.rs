@@ -6,12 +6,17 @@ mod explain;
 mod failures;
 pub mod helper;
 mod mount;
+mod moves;
+mod rescue;
 mod status;
+mod tiers;
 mod unmount;
 mod unprivileged;
 
 pub use check::CheckDocument;
 pub use mount::{MountArgs, MountDocument};
+pub use moves::MoveDocument;
+pub use rescue::RescueDocument;
 pub use unmount::UnmountDocument;
 
 use super::show;
@@ -19,12 +24,15 @@ use crate::args::{Common, size};
 use crate::exit;
 use crate::failure::Failure;
 use clap::Subcommand;
+use std::path::Path;
 use std::path::PathBuf;
+use weir_fs::report::Command;
 use weir_model::Bytes;
 
 const CREATE_EXAMPLES: &str = "Examples:
   weir fs create region --size 4GiB
-  weir fs create /mnt/pmem/region --size 100GiB";
+  weir fs create /mnt/pmem/region --size 100GiB
+  weir fs create region --size 4GiB --flash /mnt/ssd/weir --disk /mnt/hdd/weir";
 
 const UNMOUNT_EXAMPLES: &str = "Examples:
   weir fs unmount files";
@@ -49,6 +57,21 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   weir fs explain files/video.mkv
   weir fs explain files/notes.txt --json";
 
+const EVICT_EXAMPLES: &str = "Examples:
+  weir fs evict files/video.mkv";
+
+const PROMOTE_EXAMPLES: &str = "Examples:
+  weir fs promote files/index.db";
+
+const PIN_EXAMPLES: &str = "Examples:
+  weir fs pin files/index.db";
+
+const UNPIN_EXAMPLES: &str = "Examples:
+  weir fs unpin files/index.db";
+
+const RESCUE_EXAMPLES: &str = "Examples:
+  weir fs rescue /mnt/ssd/weir /mnt/hdd/weir --to restored";
+
 /// `weir fs ...`
 #[derive(Debug, Subcommand)]
 pub enum FsCommand {
@@ -63,6 +86,12 @@ pub enum FsCommand {
         /// Set the size of the region: 4GiB or 4G, or decimal, 500GB
         #[arg(long, value_parser = size, allow_hyphen_values = true)]
         size: Bytes,
+        /// Evict files to this directory on flash; repeat it for more
+        #[arg(long, value_name = "DIR")]
+        flash: Vec<PathBuf>,
+        /// Evict files to this directory on disks; repeat it for more
+        #[arg(long, value_name = "DIR")]
+        disk: Vec<PathBuf>,
         /// Overwrite a file that exists; what is in it is lost
         #[arg(long)]
         force: bool,
@@ -93,11 +122,48 @@ pub enum FsCommand {
         /// Directory that it is mounted at, or its region
         path: PathBuf,
     },
-    /// Show where a file's bytes are in the region, and why
+    /// Show where a file's bytes are, and why
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain {
         /// File in a mounted file system
         file: PathBuf,
+    },
+    /// Move a file from the region to a tier
+    #[command(after_help = EVICT_EXAMPLES)]
+    Evict {
+        /// File in a mounted file system
+        file: PathBuf,
+    },
+    /// Move a file from a tier to the region
+    #[command(after_help = PROMOTE_EXAMPLES)]
+    Promote {
+        /// File in a mounted file system
+        file: PathBuf,
+    },
+    /// Keep a file in the region; it is promoted if it is in a tier
+    #[command(after_help = PIN_EXAMPLES)]
+    Pin {
+        /// File in a mounted file system
+        file: PathBuf,
+    },
+    /// Let a pinned file be evicted again
+    #[command(after_help = UNPIN_EXAMPLES)]
+    Unpin {
+        /// File in a mounted file system
+        file: PathBuf,
+    },
+    /// Restore files from the directories of tiers alone, after the region was lost
+    ///
+    /// Names, permissions, owners and times are those that the containers have. Only files that had been evicted are
+    /// there. Nothing that exists is replaced.
+    #[command(after_help = RESCUE_EXAMPLES)]
+    Rescue {
+        /// Directories of tiers
+        #[arg(required = true, value_name = "DIR")]
+        directories: Vec<PathBuf>,
+        /// Directory to restore to; it is created if it does not exist
+        #[arg(long, value_name = "TARGET")]
+        to: PathBuf,
     },
 }
 
@@ -107,8 +173,8 @@ pub enum FsCommand {
 /// Fails if the command cannot be carried out.
 pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
     match command {
-        FsCommand::Create { region, size, force } => {
-            let status = create::create(&region, size, force)?;
+        FsCommand::Create { region, size, flash, disk, force } => {
+            let status = create::create(&region, size, force, &tiers::named(flash, disk))?;
             show(common, &status, |width| status::human(&status, width));
         }
         FsCommand::Mount(args) => mount::run(&args, common)?,
@@ -129,6 +195,20 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
             let explained = explain::explain(&file)?;
             show(common, &explained, |width| explain::human(&explained, width));
         }
+        FsCommand::Evict { file } => show_move(common, &file, Command::Evict)?,
+        FsCommand::Promote { file } => show_move(common, &file, Command::Promote)?,
+        FsCommand::Pin { file } => show_move(common, &file, Command::Pin)?,
+        FsCommand::Unpin { file } => show_move(common, &file, Command::Unpin)?,
+        FsCommand::Rescue { directories, to } => {
+            let document = rescue::rescue(&directories, &to)?;
+            show(common, &document, |_| document.human());
+        }
     }
     Ok(exit::SUCCESS)
+}
+
+fn show_move(common: &Common, file: &Path, command: Command) -> Result<(), Failure> {
+    let document = moves::run(file, command)?;
+    show(common, &document, |_| document.human());
+    Ok(())
 }

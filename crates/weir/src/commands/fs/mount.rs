@@ -2,7 +2,7 @@
 
 use super::failures::{content_failure, dead_mount, is_dead, open_failure};
 use super::status::ask;
-use super::unprivileged;
+use super::{tiers, unprivileged};
 use crate::args::{Common, duration};
 use crate::commands::show;
 use crate::failure::{Failure, REPORT_DEFECT, REPORT_KERNEL};
@@ -20,9 +20,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use weir_fs::fuse::{self, End, MountOptions, Stop, mounts};
+use weir_fs::layout::superblock::Superblock;
 use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::{Mapped, Persistence};
 use weir_fs::report::{STATUS, Status};
+use weir_fs::tiers::Tier;
 use weir_model::{ErrorKind, Nanos};
 
 const DEVICE: &str = "/dev/fuse";
@@ -59,12 +61,21 @@ pub struct MountArgs {
     /// Make changes durable at least this often, without fsync
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub sync_interval: Nanos,
+    /// Leave out a tier whose directory is lost: its files cannot be read, and nothing is changed (implies
+    /// --read-only)
+    #[arg(long, value_name = "DIR")]
+    pub without: Vec<PathBuf>,
     /// The process in the background: leave the terminal, and print nothing once it is mounted.
     #[arg(long, hide = true, requires = "foreground")]
     pub detached: bool,
 }
 
 impl MountArgs {
+    /// Returns whether nothing is to be changed.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only || !self.without.is_empty()
+    }
+
     /// Returns a mount with the defaults of the command.
     pub(super) const fn new(region: PathBuf, directory: PathBuf) -> Self {
         Self {
@@ -75,6 +86,7 @@ impl MountArgs {
             trusted: false,
             allow_other: false,
             sync_interval: Nanos(1_000_000_000),
+            without: Vec::new(),
             detached: false,
         }
     }
@@ -121,6 +133,7 @@ pub(super) fn serve_in_background(args: &MountArgs) -> Result<MountDocument, Fai
     let mut server = Command::new(&program)
         .args(["fs", "mount", "--json", "--foreground", "--detached"])
         .args(args.read_only.then_some("--read-only"))
+        .args(args.without.iter().flat_map(|path| ["--without".as_ref(), path.as_os_str()]))
         .args(args.trusted.then_some("--trusted"))
         .args(args.allow_other.then_some("--allow-other"))
         .args(["--sync-interval", &format!("{}us", args.sync_interval.0 / 1000), "--"])
@@ -172,17 +185,22 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
         unprivileged::check(&directory, args.allow_other)?;
     }
     File::options().read(true).write(true).open(DEVICE).map_err(|error| no_device(&error))?;
-    let memory = Mapped::open(&args.region, !args.read_only).map_err(|error| open_failure(&error))?;
+    let read_only = args.is_read_only();
+    let memory = Mapped::open(&args.region, !read_only).map_err(|error| open_failure(&error))?;
     let region = args.region.canonicalize().map_err(|error| Failure::os("find", &args.region, &error))?;
     let durability = match memory.persistence() {
         Persistence::CacheLines => Durability::EachOperation,
         Persistence::FileSync => Durability::Sync,
     };
-    let fs = match args.read_only {
-        true => FileSystem::open_read_only(memory),
-        false => FileSystem::open(memory, durability),
+    let open = |superblock: &Superblock, found: &[Tier]| {
+        tiers::open(superblock, found, !read_only, |tier| tiers::is_named(tier, &args.without))
+    };
+    let fs = match read_only {
+        true => FileSystem::open_read_only_with(memory, open),
+        false => FileSystem::open_with(memory, durability, open),
     };
     let fs = fs.map_err(|error| content_failure(&region, &error))?;
+    verify_left_out(&args.without, fs.tiers())?;
     let options = MountOptions {
         region: region.clone(),
         allow_other: geteuid().is_root() || args.allow_other,
@@ -203,7 +221,7 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
             region: region.display().to_string(),
             directory: directory.display().to_string(),
             pid: std::process::id(),
-            read_only: args.read_only,
+            read_only,
         };
         show(common, &document, |_| document.human());
         if args.detached {
@@ -225,6 +243,19 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
         Err(error) => return Err(mount_failure(&directory, &error)),
     }
     Ok(())
+}
+
+/// Rejects a directory to leave out that is none of the tiers.
+fn verify_left_out(without: &[PathBuf], found: &[Tier]) -> Result<(), Failure> {
+    let is_known =
+        |path: &&PathBuf| found.iter().any(|tier| tiers::is_named(tier, std::slice::from_ref(path)));
+    let Some(unknown) = without.iter().find(|path| !is_known(path)) else { return Ok(()) };
+    let paths: Vec<_> = found.iter().map(|tier| tier.path.display().to_string()).collect();
+    let help = match paths.is_empty() {
+        true => "the file system has no tiers; leave the option out".to_owned(),
+        false => format!("name one of its directories: {}", paths.join(", ")),
+    };
+    Err(Failure::usage(format!("--without: the file system has no tier at {}", unknown.display()), help))
 }
 
 /// Returns the path of a directory that is there to be mounted at.

@@ -1,6 +1,7 @@
 //! `weir fs status` shows a file system's space, files and wear.
 
 use super::failures::{content_failure, dead_mount, is_dead, mount_of, open_failure};
+use super::tiers;
 use crate::failure::Failure;
 use crate::output::{Width, table};
 use serde::de::DeserializeOwned;
@@ -8,7 +9,7 @@ use std::io;
 use std::path::Path;
 use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::{Mapped, Persistence};
-use weir_fs::report::{self, Status};
+use weir_fs::report::{self, Status, TierPart};
 use weir_model::Bytes;
 
 /// Returns the state of the file system that is mounted at a directory, or that a region holds.
@@ -44,7 +45,8 @@ pub(super) fn of_region(region: &Path) -> Result<Status, Failure> {
         Persistence::CacheLines => Durability::EachOperation,
         Persistence::FileSync => Durability::Sync,
     };
-    let fs = FileSystem::open_read_only(memory).map_err(|error| content_failure(region, &error))?;
+    let fs = FileSystem::open_read_only_with(memory, tiers::leniently)
+        .map_err(|error| content_failure(region, &error))?;
     let region = region.canonicalize().map_err(|error| Failure::os("find", region, &error))?;
     Ok(Status::of(&fs, &region, durability, None))
 }
@@ -96,9 +98,49 @@ pub(super) fn human(status: &Status, width: Width) -> String {
         status.format_version,
         table(width, heading, [row])
     );
+    if !status.tiers.is_empty() {
+        text += &format!("\n{}", tier_table(status, width));
+    }
     if status.mount.as_ref().is_some_and(|mount| mount.failed) {
         text += "\nFAILED: a flush of the region failed; nothing can be changed any more, and the last \
                  changes may be lost. Unmount it, see the kernel's log (dmesg), and check it\n";
+    }
+    text
+}
+
+/// Returns the tiers for people, with the way out for those that cannot be used.
+fn tier_table(status: &Status, width: Width) -> String {
+    let size = |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
+    let row = |tier: &TierPart| {
+        [
+            tier.tier.to_string(),
+            tier.class.clone(),
+            tier.path.clone(),
+            tier.files.to_string(),
+            size(Some(tier.used_bytes)),
+            size(tier.free_bytes),
+            tier.state.replace('_', "-"),
+        ]
+    };
+    let heading = ["TIER", "CLASS", "DIRECTORY", "FILES", "USED", "FREE", "STATE"];
+    let mut text = table(width, heading, status.tiers.iter().map(row));
+    for tier in &status.tiers {
+        let path = &tier.path;
+        match (tier.state.as_str(), &tier.problem) {
+            ("gone", Some(problem)) => {
+                text += &format!(
+                    "\nGONE: {path}: {problem}. Its files cannot be read until it is back: mount its file system, or \
+                     put the directory back\n"
+                );
+            }
+            ("read_only", _) => {
+                text += &format!(
+                    "\nREAD-ONLY: {path}: nothing is evicted to it, and its files cannot be changed, until its file \
+                     system is writable again\n"
+                );
+            }
+            _ => {}
+        }
     }
     text
 }
@@ -127,6 +169,21 @@ mod tests {
             null_file_bytes: 0,
             wear_least: 0,
             wear_most: 7,
+            tiers: vec![gone()],
+        }
+    }
+
+    fn gone() -> TierPart {
+        TierPart {
+            tier: 0,
+            class: "disk".to_owned(),
+            path: "/mnt/disk/weir".to_owned(),
+            state: "gone".to_owned(),
+            problem: Some("the directory is not there".to_owned()),
+            files: 3,
+            used_bytes: 1 << 20,
+            total_bytes: None,
+            free_bytes: None,
         }
     }
 
@@ -134,7 +191,7 @@ mod tests {
     fn status_is_formatted() {
         let mut status = sample();
         let text = human(&status, Width::UNLIMITED);
-        for part in ["not mounted", "/srv/region", "4 GiB", "0 to 7", "after fsync"] {
+        for part in ["not mounted", "/srv/region", "4 GiB", "0 to 7", "after fsync", "GONE: /mnt/disk/weir"] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         status.mount =

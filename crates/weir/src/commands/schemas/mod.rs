@@ -41,6 +41,8 @@ pub const DOCUMENTS: &[Document] = &[
     document::<fs::UnmountDocument>("fs-unmount", &["fs unmount"]),
     document::<fs::CheckDocument>("fs-check", &["fs check"]),
     document::<weir_fs::report::Explanation>("fs-explain", &["fs explain"]),
+    document::<fs::MoveDocument>("fs-move", &["fs evict", "fs promote", "fs pin", "fs unpin"]),
+    document::<fs::RescueDocument>("fs-rescue", &["fs rescue"]),
     document::<demo::Report>("demo", &["demo"]),
     document::<sim::place::PlaceDocument<'_>>("sim-place", &["sim place"]),
     document::<sim::cache::CacheDocument<'_>>("sim-cache", &["sim cache"]),

@@ -1,0 +1,293 @@
+//! The background thread of a mount with tiers: it evicts before the region is full, promotes what turned hot,
+//! keeps headers current, and removes garbage.
+
+use super::Shared;
+use crate::error::{Error, Result};
+use crate::layout::Ino;
+use crate::layout::inode::{Form, Kind};
+use crate::layout::tier::{Container, TierNumber};
+use crate::namespace::{Eviction, Scan};
+use crate::nvm::Memory;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use weir_model::Bytes;
+use weir_policy::Watermarks;
+
+/// How often the fill of the region is looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How often headers are written.
+const HEADER_PERIOD: Duration = Duration::from_secs(1);
+/// How long after a search for files of the region the next one may begin.
+const SCAN_PERIOD: Duration = Duration::from_secs(30);
+/// Files that are evicted together, so that they are distributed well.
+const BATCH: usize = 64;
+/// Headers that are written at a time.
+const HEADERS_MAX: usize = 4096;
+/// Largest file that returns to the region by itself: promotion holds up other changes.
+const PROMOTED_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are read ahead at a time before a promotion.
+const READ_BYTES: usize = 1 << 20;
+
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Background {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts the thread, if the file system has tiers and can be changed.
+    pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Self {
+        let is_needed = {
+            let fs = shared.read();
+            !fs.tiers().is_empty() && !fs.is_read_only()
+        };
+        if !is_needed {
+            return Self { stop: None, thread: None };
+        }
+        let (stop, stopped) = channel();
+        let shared = shared.clone();
+        let thread = std::thread::spawn(move || Worker::new(shared, stopped).run());
+        Self { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of it has ended the process, or shows in the lock.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker<M> {
+    shared: Shared<M>,
+    stopped: Receiver<()>,
+    marks: Watermarks,
+    headers_due: Instant,
+    scan_due: Instant,
+}
+
+impl<M: Memory> Worker<M> {
+    fn new(shared: Shared<M>, stopped: Receiver<()>) -> Self {
+        let now = Instant::now();
+        Self { shared, stopped, marks: Watermarks::default(), headers_due: now, scan_due: now }
+    }
+
+    fn is_stopped(&self) -> bool {
+        !matches!(self.stopped.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout))
+    }
+
+    fn run(mut self) {
+        self.sweep();
+        while matches!(self.stopped.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout)) {
+            self.evict(0);
+            self.promote();
+            if self.headers_due <= Instant::now() {
+                self.renamed_directories();
+                write_headers(&self.shared, HEADERS_MAX);
+                self.headers_due = Instant::now() + HEADER_PERIOD;
+            }
+        }
+        write_headers(&self.shared, HEADERS_MAX);
+    }
+
+    /// Walks all inodes; files of the region become known to the policy.
+    fn scan(&mut self) -> Option<Scan> {
+        let mut scan = Scan::default();
+        while self.shared.read().scan(&mut scan) {
+            if self.is_stopped() {
+                return None;
+            }
+        }
+        self.scan_due = Instant::now() + SCAN_PERIOD;
+        Some(scan)
+    }
+
+    /// Removes containers that no file has.
+    fn sweep(&mut self) {
+        let (containers, tiers) = {
+            let fs = self.shared.read();
+            (fs.containers(), (0..fs.tiers().len() as u32).map(TierNumber))
+        };
+        let Some(scan) = self.scan() else { return };
+        for tier in tiers {
+            // Garbage in a tier that cannot be read is found by the next mount.
+            for number in containers.list(tier).unwrap_or_default() {
+                if self.is_stopped() {
+                    return;
+                }
+                let container = Container { tier, number };
+                if !scan.has(container) {
+                    self.shared.read().remove_garbage(container, &scan);
+                }
+            }
+        }
+    }
+
+    /// Evicts files if the region is fuller than the upper watermark, or would be with `wanted` more bytes, until
+    /// it is below the lower one.
+    fn evict(&mut self, wanted: u64) {
+        let excess = |marks: Watermarks, (used, total): (u64, u64)| {
+            marks.excess(Bytes(used), Bytes(wanted), Bytes(total)).0
+        };
+        let (used, total) = self.shared.read().fill();
+        if !self.marks.starts(Bytes(used), Bytes(wanted), Bytes(total)) {
+            return;
+        }
+        loop {
+            let bytes = excess(self.marks, self.shared.read().fill());
+            if bytes == 0 || self.is_stopped() || !self.evict_batch(bytes) {
+                return;
+            }
+        }
+    }
+
+    /// Evicts some files; returns whether that freed space.
+    fn evict_batch(&mut self, bytes: u64) -> bool {
+        let mut victims = self.shared.write().take_victims(bytes, BATCH);
+        if victims.is_empty() && self.scan_due <= Instant::now() && self.scan().is_some() {
+            victims = self.shared.write().take_victims(bytes, BATCH);
+        }
+        let sizes: Vec<_> = victims.iter().map(|(_, size)| *size).collect();
+        let targets = self.shared.read().targets(&sizes);
+        let mut is_done = false;
+        for ((ino, _), order) in victims.iter().zip(&targets) {
+            is_done |= evict(&self.shared, *ino, order).is_ok();
+        }
+        // The space is free after the commit. A failure of it shows in the next `fsync`.
+        is_done && self.shared.sync().is_ok()
+    }
+
+    /// Moves files that turned hot to the region.
+    fn promote(&mut self) {
+        loop {
+            let wanted = self.shared.write().take_wanted();
+            let Some((ino, size)) = wanted else { return };
+            if size > PROMOTED_BYTES_MAX || self.is_stopped() {
+                continue;
+            }
+            self.evict(size);
+            let (used, total) = self.shared.read().fill();
+            if !self.marks.starts(Bytes(used), Bytes(size), Bytes(total)) {
+                // A file that cannot be read now stays where it is.
+                let _ = promote(&self.shared, ino);
+            }
+        }
+    }
+
+    /// Notes the files in containers below renamed directories: their paths have changed.
+    fn renamed_directories(&self) {
+        loop {
+            let renamed = self.shared.write().take_renamed();
+            let Some(directory) = renamed else { return };
+            let mut left = vec![directory];
+            while let Some(directory) = left.pop() {
+                if self.is_stopped() {
+                    return;
+                }
+                let fs = self.shared.read();
+                let mut moved = Vec::new();
+                for entry in fs.list(directory, 0, usize::MAX).unwrap_or_default() {
+                    match entry.kind {
+                        Kind::Directory => left.push(entry.ino),
+                        Kind::File => moved.push(entry.ino),
+                        _ => {}
+                    }
+                }
+                drop(fs);
+                self.shared.write().note_moved(&moved);
+            }
+        }
+    }
+}
+
+/// Moves a file to the first of these tiers that takes it, without holding up other operations for long.
+///
+/// # Errors
+/// `Changing` if it is changed meanwhile, and those of [`FileSystem::evict_now`](crate::namespace::FileSystem).
+pub(super) fn evict<M: Memory>(shared: &Shared<M>, ino: Ino, order: &[TierNumber]) -> Result<()> {
+    let mut failure = Error::NoTier;
+    for tier in order {
+        match evict_to(shared, ino, *tier) {
+            // The next tier may have space.
+            Err(Error::Container(error)) => failure = Error::Container(error),
+            done => return done,
+        }
+    }
+    Err(failure)
+}
+
+fn evict_to<M: Memory>(shared: &Shared<M>, ino: Ino, tier: TierNumber) -> Result<()> {
+    let eviction = shared.write().begin_eviction(ino, tier)?;
+    let copied = copy(shared, &eviction);
+    let mut fs = shared.write();
+    match copied {
+        Ok(()) => fs.finish_eviction(&eviction),
+        Err(error) => {
+            fs.cancel_eviction(&eviction);
+            Err(error)
+        }
+    }
+}
+
+/// Copies a file to its container, durably.
+fn copy<M: Memory>(shared: &Shared<M>, eviction: &Eviction) -> Result<()> {
+    let Eviction { ino, container, size } = *eviction;
+    let (containers, header) = {
+        let fs = shared.read();
+        (fs.containers(), fs.header(ino)?)
+    };
+    let mut offset = 0;
+    loop {
+        let part = shared.read().eviction_part(eviction, offset)?;
+        let Some((at, bytes)) = part else { break };
+        containers.write(container, at, &bytes).map_err(Error::Container)?;
+        offset = at + bytes.len() as u64;
+    }
+    containers.set_len(container, size).map_err(Error::Container)?;
+    containers.set_header(container, &header).map_err(Error::Container)?;
+    containers.sync(container).map_err(Error::Container)
+}
+
+/// Moves a file to the region.
+///
+/// # Errors
+/// As [`FileSystem::promote`](crate::namespace::FileSystem::promote).
+pub(super) fn promote<M: Memory>(shared: &Shared<M>, ino: Ino) -> Result<()> {
+    let (containers, inode) = {
+        let fs = shared.read();
+        (fs.containers(), fs.inode(ino)?)
+    };
+    let Form::Container(container) = inode.form else { return Ok(()) };
+    // Into the kernel's cache, so that the move itself does not wait for the device.
+    let (mut buffer, mut offset) = (vec![0; READ_BYTES], 0);
+    while containers.read(container, offset, &mut buffer).map_err(Error::Container)? == READ_BYTES {
+        offset += READ_BYTES as u64;
+    }
+    shared.write().promote(ino)
+}
+
+/// Writes headers that are old, at most `max`.
+fn write_headers<M: Memory>(shared: &Shared<M>, max: usize) {
+    if !shared.read().has_stale_headers() {
+        return;
+    }
+    let stale = shared.write().take_stale_headers(max);
+    let (containers, headers) = {
+        let fs = shared.read();
+        (fs.containers(), fs.headers(&stale))
+    };
+    for (container, mut header) in headers {
+        if header.path.is_empty()
+            && let Ok(Some(old)) = containers.header(container)
+        {
+            header.path = old.path;
+        }
+        // A header that cannot be written stays old until the file changes again.
+        let _ = containers.set_header(container, &header);
+    }
+}

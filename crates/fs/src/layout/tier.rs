@@ -1,0 +1,140 @@
+//! The tier table: the container directories below a region.
+
+use super::PAGE_BYTES;
+use super::fields::{Reader, Writer};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+
+/// Address of the tier table, a page.
+pub const TIERS_AT: u64 = 3 * PAGE_BYTES;
+const MAGIC: [u8; 8] = *b"weirtier";
+const HEADER_BYTES: usize = 16;
+/// Bytes of a tier's entry before its path.
+const ENTRY_BYTES: usize = 32;
+
+/// A tier, by its place in the tier table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TierNumber(pub u32);
+
+/// A container: a file of a tier, by its number there. A number is never used again once an inode had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Container {
+    /// The tier.
+    pub tier: TierNumber,
+    /// The number, at least 1.
+    pub number: u64,
+}
+
+/// What a tier is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Flash: small files suit it.
+    Flash,
+    /// Disks, which seek: large files suit them.
+    Disk,
+}
+
+impl Class {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flash => "flash",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// A tier: a directory on another file system, which holds containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// What it is made of.
+    pub class: Class,
+    /// Path of the directory.
+    pub path: PathBuf,
+    /// Identity, which the directory's marker has, too.
+    pub uuid: [u8; 16],
+    /// Number of the next container.
+    pub next: u64,
+}
+
+/// Returns the page that holds the tiers; `None` if their paths do not fit.
+pub fn encode(tiers: &[Tier]) -> Option<[u8; PAGE_BYTES as usize]> {
+    let entry_bytes = |tier: &Tier| ENTRY_BYTES + tier.path.as_os_str().len().next_multiple_of(8);
+    if HEADER_BYTES + tiers.iter().map(entry_bytes).sum::<usize>() > PAGE_BYTES as usize {
+        return None;
+    }
+    let mut page = [0; PAGE_BYTES as usize];
+    let mut writer = Writer(&mut page);
+    writer.bytes(&MAGIC);
+    writer.u32(tiers.len() as u32);
+    writer.u32(0);
+    for tier in tiers {
+        let path = tier.path.as_os_str().as_bytes();
+        writer.u64(tier.next);
+        writer.bytes(&tier.uuid);
+        writer.u32(match tier.class {
+            Class::Flash => 1,
+            Class::Disk => 2,
+        });
+        writer.u32(path.len() as u32);
+        writer.bytes(path);
+        writer.bytes(&[0; 8][..path.len().next_multiple_of(8) - path.len()]);
+    }
+    Some(page)
+}
+
+/// Reads the tiers; `None` if the page is damaged.
+pub fn decode(page: &[u8; PAGE_BYTES as usize]) -> Option<Vec<Tier>> {
+    let mut reader = Reader(page);
+    let (magic, count, _) = (reader.bytes::<8>(), reader.u32(), reader.u32());
+    if magic != MAGIC {
+        return None;
+    }
+    let mut rest = &page[HEADER_BYTES..];
+    let mut tiers = Vec::new();
+    for _ in 0..count {
+        let (entry, after) = rest.split_at_checked(ENTRY_BYTES)?;
+        let mut reader = Reader(entry);
+        let (next, uuid, class, len) = (reader.u64(), reader.bytes(), reader.u32(), reader.u32() as usize);
+        let class = match class {
+            1 => Class::Flash,
+            2 => Class::Disk,
+            _ => return None,
+        };
+        let path = OsString::from_vec(after.get(..len)?.to_vec()).into();
+        tiers.push(Tier { class, path, uuid, next });
+        rest = after.get(len.next_multiple_of(8)..)?;
+    }
+    Some(tiers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tier(path: &str, class: Class) -> Tier {
+        Tier { class, path: path.into(), uuid: [7; 16], next: 5 }
+    }
+
+    #[test]
+    fn a_table_is_read_back_and_damage_is_noticed() {
+        let tiers =
+            [tier("/mnt/ssd", Class::Flash), tier("/mnt/disk/one", Class::Disk), tier("/", Class::Disk)];
+        let page = encode(&tiers).expect("three paths fit");
+        assert_eq!(decode(&page).as_deref(), Some(&tiers[..]));
+        assert_eq!(decode(&[0; 4096]), None);
+        for (at, byte) in [(0, 0), (8, 200), (HEADER_BYTES + 24, 9), (HEADER_BYTES + 29, 255)] {
+            let mut damaged = page;
+            damaged[at] = byte;
+            assert_eq!(decode(&damaged), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn paths_that_do_not_fit_are_refused() {
+        let long = tier(&"x".repeat(2010), Class::Disk);
+        assert!(encode(std::slice::from_ref(&long)).is_some());
+        assert_eq!(encode(&[long.clone(), long]), None);
+    }
+}

@@ -1,0 +1,456 @@
+//! Files whose contents are in containers.
+//!
+//! What keeps each of them whole across a power loss:
+//!
+//! - A container is durable, its name included, before the commit that refers to it, and so is everything that
+//!   was written to containers since the commit before.
+//! - A container is removed, or made shorter, only after the commit that no longer needs what is lost.
+//! - Bytes beyond a file's size are undefined, also in its container. Whatever grows the file zeroes them.
+
+use super::{FileSystem, Scan, Seek, lock};
+use crate::error::{Error, Result};
+use crate::layout::inode::{Form, Inode};
+use crate::layout::tier::{self, Container, TIERS_AT, Tier, TierNumber};
+use crate::layout::{Ino, PAGE_BYTES, Time};
+use crate::nvm::Memory;
+use crate::tiers::{Containers, Header, Heat, TierSpace};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Names in directories, by inode.
+type Names = FxHashMap<Ino, FxHashMap<Ino, Vec<u8>>>;
+
+/// Containers of a mounted file system.
+#[derive(Debug)]
+pub(super) struct Tiers {
+    /// The tiers as they were when the file system was opened.
+    pub(super) table: Vec<Tier>,
+    pub(super) port: Arc<dyn Containers>,
+    /// Written since the last commit.
+    dirty: FxHashSet<Container>,
+    /// Not referred to by what is staged: to be removed after the next commit.
+    pub(super) obsolete: Vec<Container>,
+    /// Length of `obsolete` when the operation in progress began.
+    mark: usize,
+    /// Created by the operation in progress.
+    created: Vec<Container>,
+    /// Files that became smaller: after the next commit their containers may, too.
+    shortened: FxHashSet<Ino>,
+    /// Files that are being copied to a container, and whether they have changed since that began.
+    pub(super) moving: FxHashMap<Ino, bool>,
+    /// Directories that were renamed: the paths of all files below are others.
+    renamed: BTreeSet<Ino>,
+    /// Files in containers whose headers are old.
+    pub(super) stale: BTreeSet<Ino>,
+    pub(super) heat: Mutex<Heat>,
+}
+
+impl Tiers {
+    pub(super) fn new(table: Vec<Tier>, port: Arc<dyn Containers>) -> Self {
+        Self {
+            table,
+            port,
+            dirty: FxHashSet::default(),
+            obsolete: Vec::new(),
+            mark: 0,
+            created: Vec::new(),
+            shortened: FxHashSet::default(),
+            moving: FxHashMap::default(),
+            renamed: BTreeSet::new(),
+            stale: BTreeSet::new(),
+            heat: Mutex::default(),
+        }
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.created.clear();
+        self.mark = self.obsolete.len();
+    }
+
+    /// Takes back what the operation did: nothing durable refers to the containers that it created.
+    pub(super) fn abort(&mut self) {
+        self.obsolete.truncate(self.mark);
+        for container in std::mem::take(&mut self.created) {
+            self.discard(container);
+        }
+    }
+
+    /// Removes a container that nothing refers to, staged or durable.
+    pub(super) fn discard(&mut self, container: Container) {
+        self.dirty.remove(&container);
+        // If it stays, it is garbage, which the next mount removes.
+        let _ = self.port.remove(container);
+    }
+
+    /// Notes a change of an inode.
+    pub(super) fn note_change(&mut self, ino: Ino, inode: &Inode) {
+        self.note_data(ino);
+        if matches!(inode.form, Form::Container(_)) {
+            self.stale.insert(ino);
+        }
+    }
+
+    /// Notes that data of a file changes.
+    pub(super) fn note_data(&mut self, ino: Ino) {
+        if let Some(has_changed) = self.moving.get_mut(&ino) {
+            *has_changed = true;
+        }
+    }
+
+    /// Makes everything written to containers durable.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        for container in &self.dirty {
+            if !self.obsolete.contains(container) {
+                self.port.sync(*container).map_err(Error::Container)?;
+            }
+        }
+        self.dirty.clear();
+        Ok(())
+    }
+}
+
+impl<M: Memory> FileSystem<M> {
+    /// Returns the tiers below the region, as they were when it was opened.
+    pub fn tiers(&self) -> &[Tier] {
+        &self.tiers.table
+    }
+
+    /// Returns the containers of the tiers.
+    pub fn containers(&self) -> Arc<dyn Containers> {
+        Arc::clone(&self.tiers.port)
+    }
+
+    /// Returns containers that the next commit should find durable, so that it need not wait long.
+    pub fn dirty_containers(&self) -> Vec<Container> {
+        self.tiers.dirty.iter().copied().collect()
+    }
+
+    /// Reads the tier table as it is now.
+    pub(crate) fn load_tiers(&self) -> Result<Vec<Tier>> {
+        if !self.superblock.has_tiers {
+            return Ok(Vec::new());
+        }
+        tier::decode(&self.store.bytes(TIERS_AT))
+            .ok_or_else(|| Error::Damaged("the tier table is damaged".to_owned()))
+    }
+
+    pub(super) fn set_tiers(&mut self, tiers: &[Tier]) -> Result<()> {
+        let page = tier::encode(tiers).ok_or(Error::Invalid)?;
+        self.store.stage(TIERS_AT, &page);
+        Ok(())
+    }
+
+    /// Rejects a container of a tier that does not exist.
+    pub(super) fn check_tier(&self, ino: Ino, inode: &Inode) -> Result<()> {
+        match inode.form {
+            Form::Container(Container { tier, .. }) if tier.0 as usize >= self.tiers.table.len() => {
+                Err(Error::Damaged(format!("inode {} is in tier {}, which does not exist", ino.0, tier.0)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes containers durable, before a commit.
+    pub(super) fn sync_containers(&mut self) -> Result<()> {
+        if self.store.has_failed() {
+            return Err(Error::Failed);
+        }
+        // As for the region: what was acknowledged may be lost, and a repeated sync cannot tell.
+        self.tiers.sync().inspect_err(|_| self.store.fail())
+    }
+
+    /// Removes and shortens containers, after a commit.
+    pub(super) fn settle_containers(&mut self) {
+        for container in std::mem::take(&mut self.tiers.obsolete) {
+            self.tiers.discard(container);
+        }
+        for ino in std::mem::take(&mut self.tiers.shortened) {
+            let Ok(Inode { form: Form::Container(container), size, .. }) = self.raw_inode(ino) else {
+                continue;
+            };
+            // Bytes beyond the size do no harm.
+            if self.tiers.port.len(container).is_ok_and(|len| len > size) {
+                let _ = self.tiers.port.set_len(container, size);
+            }
+        }
+    }
+
+    /// Creates a container in a tier.
+    pub(super) fn new_container(&mut self, tier: TierNumber) -> Result<Container> {
+        let mut tiers = self.load_tiers()?;
+        let entry = tiers.get_mut(tier.0 as usize).ok_or(Error::NoTier)?;
+        let container = Container { tier, number: entry.next };
+        entry.next += 1;
+        self.set_tiers(&tiers)?;
+        self.tiers.port.create(container).map_err(Error::Container)?;
+        self.tiers.created.push(container);
+        self.tiers.dirty.insert(container);
+        Ok(container)
+    }
+
+    /// Notes an access to a file's contents.
+    pub(super) fn note_heat(&self, ino: Ino, inode: &Inode, range: &Range<u64>) {
+        if !self.tiers.table.is_empty() && !self.read_only {
+            lock(&self.tiers.heat).accessed(ino, inode, range);
+        }
+    }
+
+    pub(super) fn read_container(&self, container: Container, offset: u64, out: &mut [u8]) -> Result<()> {
+        match self.tiers.port.read(container, offset, out) {
+            Ok(read) if read == out.len() => Ok(()),
+            Ok(_) => Err(Error::Container(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(Error::Container(error)),
+        }
+    }
+
+    /// Changes a container. A change that fails was not acknowledged, so no commit has to wait for it.
+    fn change_container(
+        &mut self,
+        container: Container,
+        change: impl FnOnce(&dyn Containers) -> io::Result<()>,
+    ) -> Result<()> {
+        change(&*self.tiers.port).map_err(Error::Container)?;
+        self.tiers.dirty.insert(container);
+        Ok(())
+    }
+
+    /// Makes the bytes of a range beyond the file's size zeros, as far as the container has them.
+    fn zero_beyond(&mut self, container: Container, range: Range<u64>) -> Result<()> {
+        self.change_container(container, |port| {
+            let end = port.len(container)?.min(range.end);
+            if range.start < end { port.punch(container, range.start..end) } else { Ok(()) }
+        })
+    }
+
+    /// Writes bytes of a file in place.
+    pub(super) fn write_container(
+        &mut self,
+        inode: &mut Inode,
+        container: Container,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        if offset > inode.size {
+            self.zero_beyond(container, inode.size..offset)?;
+        }
+        self.change_container(container, |port| port.write(container, offset, bytes))?;
+        inode.size = inode.size.max(offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Sets the size of a file. The container becomes shorter after the next commit only.
+    pub(super) fn resize_container(
+        &mut self,
+        ino: Ino,
+        inode: &mut Inode,
+        container: Container,
+        size: u64,
+    ) -> Result<()> {
+        if size == 0 {
+            self.tiers.obsolete.push(container);
+            inode.form = Form::Empty;
+        } else if size < inode.size {
+            self.tiers.shortened.insert(ino);
+        } else {
+            self.grow_container(container, inode.size..size)?;
+        }
+        inode.size = size;
+        Ok(())
+    }
+
+    fn grow_container(&mut self, container: Container, range: Range<u64>) -> Result<()> {
+        self.zero_beyond(container, range.clone())?;
+        self.change_container(container, |port| match port.len(container)? < range.end {
+            true => port.set_len(container, range.end),
+            false => Ok(()),
+        })
+    }
+
+    pub(super) fn allocate_container(&mut self, container: Container, range: Range<u64>) -> Result<()> {
+        self.change_container(container, |port| port.allocate(container, range))
+    }
+
+    /// Makes a range of a file zeros, up to its end.
+    pub(super) fn punch_container(
+        &mut self,
+        inode: &Inode,
+        container: Container,
+        range: &Range<u64>,
+    ) -> Result<()> {
+        let end = range.end.min(inode.size);
+        if range.start >= end {
+            return Ok(());
+        }
+        self.change_container(container, |port| port.punch(container, range.start..end))
+    }
+
+    /// Returns the first data or hole at or after `offset`, which is before the end.
+    pub(super) fn seek_container(
+        &self,
+        inode: &Inode,
+        container: Container,
+        offset: u64,
+        what: Seek,
+    ) -> Result<u64> {
+        let found = self.tiers.port.seek(container, offset, what).map_err(Error::Container)?;
+        match (found.filter(|found| *found < inode.size), what) {
+            (Some(found), _) => Ok(found),
+            (None, Seek::Hole) => Ok(inode.size),
+            (None, Seek::Data) => Err(Error::NoSuchOffset),
+        }
+    }
+
+    /// Returns what a container tells about its file. The path is empty if a directory on it is large.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn header(&self, ino: Ino) -> Result<Header> {
+        const ENTRIES_MAX: u64 = 4096;
+        self.header_with(ino, &mut Names::default(), ENTRIES_MAX)
+    }
+
+    /// Returns what the containers of these files tell about them; each directory is read once.
+    pub fn headers(&self, files: &[Ino]) -> Vec<(Container, Header)> {
+        let mut names = Names::default();
+        let mut headers = Vec::new();
+        for ino in files {
+            if let Ok(Inode { form: Form::Container(container), .. }) = self.raw_inode(*ino)
+                && let Ok(header) = self.header_with(*ino, &mut names, u64::MAX)
+            {
+                headers.push((container, header));
+            }
+        }
+        headers
+    }
+
+    fn header_with(&self, ino: Ino, names: &mut Names, entries_max: u64) -> Result<Header> {
+        let inode = self.inode(ino)?;
+        Ok(Header {
+            region: self.superblock.uuid,
+            ino: ino.0,
+            generation: inode.generation,
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: inode.size,
+            modified: inode.modified,
+            accessed: inode.accessed,
+            path: self.path_of(ino, &inode, names, entries_max).unwrap_or_default(),
+        })
+    }
+
+    /// Returns a path of a file, by its directory; `None` if that no longer has it, or a directory is too large.
+    fn path_of(&self, ino: Ino, inode: &Inode, names: &mut Names, entries_max: u64) -> Option<Vec<u8>> {
+        const DEPTH_MAX: usize = 1024;
+        let (mut ino, mut parent, mut path) = (ino, inode.parent, Vec::new());
+        for _ in 0..DEPTH_MAX {
+            let directory = self.inode(parent).ok().filter(Inode::is_directory)?;
+            if directory.entries > entries_max {
+                return None;
+            }
+            let names = names.entry(parent).or_insert_with(|| {
+                let entries = self.list(parent, 0, usize::MAX).unwrap_or_default();
+                entries.into_iter().map(|entry| (entry.ino, entry.name)).collect()
+            });
+            let name = names.get(&ino)?;
+            path = if path.is_empty() { name.clone() } else { [&name[..], b"/", &path].concat() };
+            if parent == Ino::ROOT {
+                return Some(path);
+            }
+            (ino, parent) = (parent, directory.parent);
+        }
+        None
+    }
+
+    /// Takes up to `max` files in containers whose headers are old.
+    pub fn take_stale_headers(&mut self, max: usize) -> Vec<Ino> {
+        std::iter::from_fn(|| self.tiers.stale.pop_first()).take(max).collect()
+    }
+
+    /// Returns whether headers are old.
+    pub fn has_stale_headers(&self) -> bool {
+        !self.tiers.stale.is_empty()
+    }
+
+    /// Notes that a directory was renamed.
+    pub(super) fn note_renamed(&mut self, ino: Ino) {
+        if !self.tiers.table.is_empty() {
+            self.tiers.renamed.insert(ino);
+        }
+    }
+
+    /// Takes a directory that was renamed, below which headers are old.
+    pub fn take_renamed(&mut self) -> Option<Ino> {
+        self.tiers.renamed.pop_first()
+    }
+
+    /// Notes which of these files have old headers because their paths have changed.
+    pub fn note_moved(&mut self, files: &[Ino]) {
+        for ino in files {
+            if self.raw_inode(*ino).is_ok_and(|inode| matches!(inode.form, Form::Container(_))) {
+                self.tiers.stale.insert(*ino);
+            }
+        }
+    }
+
+    /// Notes that a container could not be made durable, before a commit needed that.
+    pub fn note_failed_sync(&mut self, container: Container) {
+        // One that was removed meanwhile is not there, and nobody needs it.
+        if self.tiers.dirty.contains(&container) {
+            self.store.fail();
+        }
+    }
+
+    /// Returns the space of all tiers together. Those on the same file system share theirs.
+    pub fn space_below(&self) -> TierSpace {
+        let mut devices = FxHashSet::default();
+        let mut sum = TierSpace { device: 0, total_bytes: 0, free_bytes: 0 };
+        for tier in (0..self.tiers.table.len() as u32).map(TierNumber) {
+            // Nothing can be stored in a tier that is gone.
+            if let Ok(space) = self.tiers.port.space(tier)
+                && devices.insert(space.device)
+            {
+                sum.total_bytes += space.total_bytes;
+                sum.free_bytes += space.free_bytes;
+            }
+        }
+        sum
+    }
+
+    /// Returns the files and bytes of each tier. Reads all inodes.
+    pub fn tier_contents(&self) -> Vec<(u64, u64)> {
+        let mut contents = vec![(0, 0); self.tiers.table.len()];
+        let mut scan = Scan::default();
+        while self.scan_with(&mut scan, |_, inode| {
+            if let Form::Container(Container { tier, .. }) = inode.form
+                && let Some((files, bytes)) = contents.get_mut(tier.0 as usize)
+            {
+                (*files, *bytes) = (*files + 1, *bytes + inode.size);
+            }
+        }) {}
+        contents
+    }
+
+    /// Pins a file to the region, or ends that. A pinned file is not evicted; one in a container stays there.
+    ///
+    /// # Errors
+    /// `IsDirectory` or `Invalid` for other files; `NotFound`.
+    pub fn pin(&mut self, ino: Ino, is_pinned: bool, now: Time) -> Result<()> {
+        self.transact(|fs| {
+            let mut inode = fs.file(ino)?;
+            inode.is_pinned = is_pinned;
+            inode.changed = now;
+            fs.set_inode(ino, &inode);
+            Ok(())
+        })
+    }
+
+    /// Returns the bytes of the region that eviction counts as used, and all of them.
+    pub fn fill(&self) -> (u64, u64) {
+        let usage = self.usage();
+        ((usage.pages - usage.free_pages) * PAGE_BYTES, usage.pages * PAGE_BYTES)
+    }
+}

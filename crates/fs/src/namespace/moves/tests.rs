@@ -1,0 +1,208 @@
+//! Moves between region and tiers, and tiers that fail.
+
+use super::*;
+use crate::check::check_with_containers;
+use crate::layout::inode::Kind;
+use crate::layout::superblock::Superblock;
+use crate::layout::{Geometry, Time};
+use crate::namespace::{Durability, New, Scan};
+use crate::nvm::{Granule, Simulated};
+use crate::tiers::{Class, SimulatedContainers, Tier};
+use std::sync::Arc;
+
+type Fs = FileSystem<Simulated>;
+
+const NOW: Time = Time { seconds: 1, nanos: 0 };
+const FLASH: TierNumber = TierNumber(0);
+const DISK: TierNumber = TierNumber(1);
+
+fn file_system() -> (Fs, SimulatedContainers) {
+    let geometry = Geometry::new(2 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
+    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: true };
+    let tier = |class: Class| Tier { class, path: class.name().into(), uuid: [3; 16], next: 1 };
+    let tiers = [tier(Class::Flash), tier(Class::Disk)];
+    let memory = Simulated::new(2 << 20, Granule::Word);
+    let memory =
+        FileSystem::create_with_tiers(memory, &superblock, &tiers, (0, 0), NOW).expect("a new file system");
+    let containers = SimulatedContainers::default();
+    let port = Arc::new(containers.clone());
+    let fs = FileSystem::open_with(memory, Durability::Sync, |_, _| Ok(port)).expect("the file system");
+    (fs, containers)
+}
+
+fn file(fs: &mut Fs, name: &str, bytes: u64) -> Ino {
+    let new =
+        New { kind: Kind::File, permissions: 0o644, uid: 0, gid: 0, device: 0, target: &[], attributes: &[] };
+    let (ino, _) = fs.create_file(Ino::ROOT, name.as_bytes(), &new, NOW).expect("a new file");
+    fs.write(ino, 0, &contents(ino, bytes), NOW).expect("space");
+    ino
+}
+
+fn contents(ino: Ino, bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 7 + ino.0) as u8 | 1).collect()
+}
+
+fn read(fs: &Fs, ino: Ino) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; fs.inode(ino)?.size as usize];
+    fs.read(ino, 0, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn tier(fs: &Fs, ino: Ino) -> Option<TierNumber> {
+    match fs.inode(ino).expect("it exists").form {
+        Form::Container(container) => Some(container.tier),
+        _ => None,
+    }
+}
+
+fn numbers(containers: &SimulatedContainers) -> usize {
+    use crate::tiers::Containers as _;
+    [FLASH, DISK].iter().map(|tier| containers.list(*tier).expect("no failure").len()).sum()
+}
+
+#[test]
+fn a_container_that_cannot_be_made_durable_fails_the_commit() {
+    let (mut fs, containers) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    fs.evict_now(ino).expect("a tier takes it");
+    fs.sync().expect("no failure");
+    fs.write(ino, 0, b"new", NOW).expect("in place");
+    containers.fail_syncs();
+    assert!(matches!(fs.sync(), Err(Error::Container(_))));
+    assert!(matches!(fs.sync(), Err(Error::Failed)), "a repeated sync cannot tell what was lost");
+    assert!(matches!(fs.write(ino, 0, b"more", NOW), Err(Error::Failed)));
+}
+
+#[test]
+fn a_vanished_tier_fails_its_files_alone() {
+    let (mut fs, containers) = file_system();
+    let (gone, kept, other) = (file(&mut fs, "a", 9000), file(&mut fs, "b", 9000), file(&mut fs, "c", 9000));
+    fs.evict_now(gone).expect("a tier takes it");
+    let away = tier(&fs, gone);
+    fs.sync().expect("no failure");
+    containers.set_gone(away);
+    assert_eq!(read(&fs, gone).map_err(|error| error.errno()), Err(libc::EIO));
+    assert_eq!(fs.write(gone, 0, b"x", NOW).map_err(|error| error.errno()), Err(libc::EIO));
+    assert_eq!(read(&fs, kept).expect("in the region"), contents(kept, 9000));
+    fs.evict_now(other).expect("the other tier takes it");
+    assert_ne!(tier(&fs, other), away);
+    fs.sync().expect("others go on");
+    let report = check_with_containers(&fs);
+    assert!(report.findings.is_empty() && report.missing.len() == 1, "{report:?}");
+    containers.set_gone(None);
+    assert_eq!(read(&fs, gone).expect("it is back"), contents(gone, 9000));
+}
+
+#[test]
+fn pinned_files_stay_however_full_the_region_is() {
+    let (mut fs, _) = file_system();
+    let pinned = file(&mut fs, "pinned", 400_000);
+    fs.pin(pinned, true, NOW).expect("a file");
+    assert!(matches!(fs.evict_now(pinned), Err(Error::Pinned)));
+    let others: Vec<_> = (0..20).map(|number| file(&mut fs, &format!("file-{number}"), 300_000)).collect();
+    assert_eq!(tier(&fs, pinned), None);
+    assert!(others.iter().filter(|ino| tier(&fs, **ino).is_some()).count() >= 14);
+    for ino in others {
+        assert_eq!(read(&fs, ino).expect("it"), contents(ino, 300_000));
+    }
+    assert!(check_with_containers(&fs).is_clean());
+}
+
+#[test]
+fn a_file_that_outgrows_its_share_leaves_and_returns_when_it_is_small() {
+    let (mut fs, containers) = file_system();
+    let ino = file(&mut fs, "file", fs_share() - 1);
+    assert_eq!(tier(&fs, ino), None);
+    fs.write(ino, fs_share() - 1, &[9; 2], NOW).expect("a tier takes it");
+    assert!(tier(&fs, ino).is_some());
+    assert!(matches!(fs.promote(ino), Err(Error::TooLarge)));
+    fs.truncate(ino, 70_000, NOW).expect("no failure");
+    fs.promote(ino).expect("it fits");
+    assert_eq!((tier(&fs, ino), numbers(&containers)), (None, 1), "the container stays until the commit");
+    fs.sync().expect("no failure");
+    assert_eq!(numbers(&containers), 0);
+    assert_eq!(read(&fs, ino).expect("it"), contents(ino, 70_000));
+}
+
+fn fs_share() -> u64 {
+    file_system().0.region_share()
+}
+
+#[test]
+fn a_file_whose_tier_is_full_moves_to_another() {
+    let (mut fs, containers) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    fs.evict_now(ino).expect("a tier takes it");
+    let first = tier(&fs, ino).expect("a tier");
+    containers.limit(first, 20_000);
+    fs.write(ino, 9000, &contents(ino, 30_000), NOW).expect("the other tier has space");
+    assert!(tier(&fs, ino).is_some_and(|tier| tier != first));
+    let expected = [contents(ino, 9000), contents(ino, 30_000)].concat();
+    assert_eq!(read(&fs, ino).expect("it"), expected);
+    fs.sync().expect("no failure");
+    assert_eq!(numbers(&containers), 1);
+    [FLASH, DISK].iter().for_each(|tier| containers.limit(*tier, 50_000));
+    let error = fs.write(ino, 39_000, &[1; 20_000], NOW).map_err(|error| error.errno());
+    assert_eq!(error, Err(libc::ENOSPC));
+    assert_eq!(read(&fs, ino).expect("it"), expected);
+}
+
+#[test]
+fn a_change_meanwhile_ends_an_eviction() {
+    let (mut fs, containers) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    let eviction = fs.begin_eviction(ino, FLASH).expect("a tier takes it");
+    assert!(matches!(fs.begin_eviction(ino, DISK), Err(Error::Changing)));
+    let (at, bytes) = fs.eviction_part(&eviction, 0).expect("no change").expect("data");
+    assert_eq!((at, bytes), (0, contents(ino, 9000)));
+    assert_eq!(fs.eviction_part(&eviction, 9000).expect("no change"), None);
+    fs.write(ino, 1, b"x", NOW).expect("space");
+    assert!(matches!(fs.eviction_part(&eviction, 0), Err(Error::Changing)));
+    assert!(matches!(fs.finish_eviction(&eviction), Err(Error::Changing)));
+    assert_eq!((tier(&fs, ino), numbers(&containers)), (None, 0));
+}
+
+#[test]
+fn only_garbage_is_swept() {
+    use crate::tiers::Containers as _;
+    let (mut fs, containers) = file_system();
+    let (evicted, moving) = (file(&mut fs, "a", 5000), file(&mut fs, "b", 5000));
+    fs.evict_now(evicted).expect("a tier takes it");
+    let eviction = fs.begin_eviction(moving, FLASH).expect("a tier takes it");
+    let garbage = Container { tier: DISK, number: 77 };
+    containers.create(garbage).expect("no failure");
+    let mut scan = Scan::default();
+    while fs.scan(&mut scan) {}
+    assert!(!fs.remove_garbage(eviction.container, &scan), "it is about to become the file's");
+    assert!(fs.remove_garbage(garbage, &scan));
+    assert_eq!(numbers(&containers), 2);
+}
+
+#[test]
+fn headers_have_the_path_of_the_file() {
+    let (mut fs, _) = file_system();
+    let new = New {
+        kind: Kind::Directory,
+        permissions: 0o755,
+        uid: 0,
+        gid: 0,
+        device: 0,
+        target: &[],
+        attributes: &[],
+    };
+    let (directory, _) = fs.create_file(Ino::ROOT, b"directory", &new, NOW).expect("space");
+    let ino = file(&mut fs, "file", 5000);
+    fs.evict_now(ino).expect("a tier takes it");
+    let how = crate::namespace::RenameHow::Replace;
+    fs.rename((Ino::ROOT, b"file"), (directory, b"new"), how, NOW).expect("no failure");
+    assert_eq!(fs.take_stale_headers(10), [ino]);
+    let headers = fs.headers(&[ino]);
+    assert_eq!((headers.len(), &headers[0].1.path[..], headers[0].1.size), (1, &b"directory/new"[..], 5000));
+    fs.rename((Ino::ROOT, b"directory"), (Ino::ROOT, b"other"), how, NOW).expect("no failure");
+    assert_eq!(fs.take_renamed(), Some(directory));
+    fs.note_moved(&[ino, directory]);
+    assert_eq!(
+        (fs.take_stale_headers(10), fs.header(ino).expect("it").path),
+        (vec![ino], b"other/new".to_vec())
+    );
+}

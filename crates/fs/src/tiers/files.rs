@@ -1,0 +1,475 @@
+//! Containers as files of other file systems.
+
+use super::header::{self, hex};
+use super::marker::{self, Marker};
+use super::{Container, Containers, Header, Tier, TierNumber, TierSpace, TierState, TierWork};
+use crate::namespace::Seek;
+use rustc_hash::FxHashMap;
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, XattrFlags};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use thiserror::Error;
+use weir_model::{Bytes, Nanos};
+use weir_policy::distribution::{METER_PERIOD, RateMeter};
+
+/// Directory of the containers in that of a tier.
+const FOLDER: &str = "containers";
+/// Directories among which containers are spread.
+const FOLDERS: u64 = 256;
+/// What the name of a header's file ends with, where a file system has no extended attributes.
+const SIDECAR: &str = "header";
+/// Container files that are kept open.
+const OPEN_MAX: usize = 512;
+/// Bytes of zeros that are written at a time where holes are not supported.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The reason why a tier cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TierError {
+    /// The directory does not exist.
+    #[error("the directory is not there")]
+    NoDirectory,
+    /// The directory has no marker: its file system is not mounted, or it is another directory.
+    #[error("the directory has no file {}", marker::NAME)]
+    NoMarker,
+    /// The marker is that of another region.
+    #[error("the directory belongs to the region with UUID {}", hex(.0))]
+    OtherRegion([u8; 16]),
+    /// The marker is that of another tier of the region.
+    #[error("the directory is that of tier {}", .0.0)]
+    OtherTier(TierNumber),
+    /// A process has the tier open.
+    #[error("the directory is in use by another process")]
+    InUse,
+    /// The operating system refused.
+    #[error("{0}")]
+    Os(String),
+}
+
+/// An open container.
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    /// Whether something was written since the last sync: errors of writing it back are told to this file.
+    is_dirty: bool,
+    /// Whether its name is not durable yet.
+    is_new: bool,
+    /// Whether a sync has failed: the next one could not tell.
+    has_failed: bool,
+}
+
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    region: [u8; 16],
+    tier: Tier,
+    /// The marker's file, which is locked, or why the tier is left out.
+    lock: Result<File, TierError>,
+    meter: Mutex<(RateMeter, f64)>,
+}
+
+/// Containers in directories of other file systems.
+#[derive(Debug)]
+pub struct ContainerFiles {
+    directories: Vec<Directory>,
+    writable: bool,
+    open: Mutex<FxHashMap<Container, Open>>,
+    started: Instant,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn folder(directory: &Path, number: u64) -> PathBuf {
+    directory.join(FOLDER).join(format!("{:02x}", number % FOLDERS))
+}
+
+/// Returns the path of a container in the directory of its tier.
+pub fn container_path(directory: &Path, number: u64) -> PathBuf {
+    folder(directory, number).join(number.to_string())
+}
+
+fn sidecar_path(directory: &Path, number: u64) -> PathBuf {
+    folder(directory, number).join(format!("{number}.{SIDECAR}"))
+}
+
+/// Returns the numbers of all containers in the directory of a tier.
+pub(super) fn list(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for part in 0..FOLDERS {
+        for entry in std::fs::read_dir(folder(directory, part))? {
+            let name = entry?.file_name();
+            numbers.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Reads the header of a container in the directory of a tier.
+pub(super) fn read_header(directory: &Path, number: u64) -> io::Result<Option<Header>> {
+    match std::fs::read(sidecar_path(directory, number)) {
+        Ok(text) => return Ok(Header::decode(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut text = vec![0; 64 << 10];
+    match rustix::fs::getxattr(container_path(directory, number), header::ATTRIBUTE, &mut text[..]) {
+        Ok(len) => Ok(Header::decode(&text[..len])),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a directory that of a tier: with a marker, and folders for containers.
+///
+/// # Errors
+/// Returns the operating system's error; `AlreadyExists` if it is that of a tier already.
+pub(super) fn prepare(directory: &Path, marker: &Marker) -> io::Result<()> {
+    if marker::path(directory).exists() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    for part in 0..FOLDERS {
+        std::fs::create_dir_all(folder(directory, part))?;
+    }
+    File::open(directory.join(FOLDER))?.sync_all()?;
+    // The marker comes last: without it the directory is none of a tier.
+    marker.write(directory)
+}
+
+impl ContainerFiles {
+    /// Makes directories those of a new region's tiers.
+    ///
+    /// # Errors
+    /// Returns the operating system's error, and the directory; what was made before is removed.
+    pub fn create(tiers: &[Tier], region: [u8; 16]) -> Result<(), (PathBuf, io::Error)> {
+        for (number, tier) in (0..).zip(tiers) {
+            let marker = Marker { region, tier: tier.uuid, number: TierNumber(number), class: tier.class };
+            if let Err(error) = prepare(&tier.path, &marker) {
+                Self::discard(&tiers[..number as usize]);
+                return Err((tier.path.clone(), error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what [`create`](Self::create) made, as far as it is empty.
+    pub fn discard(tiers: &[Tier]) {
+        for tier in tiers {
+            // Whatever stays is refused by the next creation, which says so.
+            let _ = std::fs::remove_file(marker::path(&tier.path));
+            (0..FOLDERS).for_each(|part| drop(std::fs::remove_dir(folder(&tier.path, part))));
+            let _ = std::fs::remove_dir(tier.path.join(FOLDER));
+        }
+    }
+
+    /// Opens the tiers of a region. Those that may lack are left out if they cannot be used.
+    ///
+    /// # Errors
+    /// Returns the tier that cannot be used, and why.
+    pub fn open(
+        tiers: &[Tier],
+        region: [u8; 16],
+        writable: bool,
+        may_lack: impl Fn(&Tier) -> bool,
+    ) -> Result<Self, (TierNumber, TierError)> {
+        let mut directories = Vec::new();
+        for (number, tier) in (0..).map(TierNumber).zip(tiers) {
+            let meter = Mutex::new((RateMeter::new(METER_PERIOD), 0.0));
+            let mut directory = Directory {
+                path: tier.path.clone(),
+                region,
+                tier: tier.clone(),
+                lock: Err(TierError::NoDirectory),
+                meter,
+            };
+            directory.lock = directory.verify(number).and_then(|()| directory.locked(writable));
+            match &directory.lock {
+                Err(error) if !may_lack(tier) => return Err((number, error.clone())),
+                _ => directories.push(directory),
+            }
+        }
+        Ok(Self { directories, writable, open: Mutex::default(), started: Instant::now() })
+    }
+
+    /// Returns why a tier cannot be used now.
+    ///
+    /// # Errors
+    /// Returns the reason.
+    pub fn verify(&self, tier: TierNumber) -> Result<(), TierError> {
+        let directory = self.directories.get(tier.0 as usize).ok_or(TierError::NoDirectory)?;
+        // One that was left out stays so until the tiers are opened again.
+        directory.lock.as_ref().map_err(TierError::clone)?;
+        directory.verify(tier)
+    }
+
+    fn directory(&self, tier: TierNumber) -> io::Result<&Directory> {
+        let directory = self.directories.get(tier.0 as usize).filter(|directory| directory.lock.is_ok());
+        directory.ok_or_else(|| io::Error::from_raw_os_error(libc::ENXIO))
+    }
+
+    /// Returns an open container.
+    fn file(&self, container: Container) -> io::Result<Arc<File>> {
+        self.with_open(container, |open| Arc::clone(&open.file))
+    }
+
+    /// Returns a container that is about to be changed.
+    fn dirty(&self, container: Container) -> io::Result<Arc<File>> {
+        self.with_open(container, |open| {
+            open.is_dirty = true;
+            Arc::clone(&open.file)
+        })
+    }
+
+    fn with_open<T>(&self, container: Container, take: impl FnOnce(&mut Open) -> T) -> io::Result<T> {
+        let directory = self.directory(container.tier)?;
+        let mut all = lock(&self.open);
+        if !all.contains_key(&container) {
+            close_some(&mut all);
+            let path = container_path(&directory.path, container.number);
+            let file = OpenOptions::new().read(true).write(self.writable).open(&path);
+            // On a read-only file system, reading is possible still.
+            let file = match file {
+                Err(error) if error.raw_os_error() == Some(libc::EROFS) => File::open(&path)?,
+                file => file?,
+            };
+            all.insert(
+                container,
+                Open { file: Arc::new(file), is_dirty: false, is_new: false, has_failed: false },
+            );
+        }
+        Ok(take(all.get_mut(&container).expect("inserted above")))
+    }
+
+    /// Runs an operation of a tier and measures it.
+    fn timed<T>(&self, tier: TierNumber, bytes: u64, run: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let before = Instant::now();
+        let done = run()?;
+        let busy = before.elapsed();
+        let now = Nanos(self.started.elapsed().as_nanos() as u64);
+        let (meter, seconds) = &mut *lock(&self.directory(tier)?.meter);
+        meter.record(now, Bytes(bytes), Nanos(busy.as_nanos() as u64));
+        *seconds += busy.as_secs_f64();
+        Ok(done)
+    }
+}
+
+/// Closes containers if many are open; those with changes are synced first.
+fn close_some(all: &mut FxHashMap<Container, Open>) {
+    let is_needed = |open: &Open| open.is_dirty || open.is_new || open.has_failed;
+    if all.len() < OPEN_MAX {
+        return;
+    }
+    all.retain(|_, open| is_needed(open));
+    if all.len() >= OPEN_MAX {
+        for open in all.values_mut().take(OPEN_MAX / 4) {
+            open.has_failed |= open.file.sync_all().is_err();
+            open.is_dirty = false;
+        }
+        all.retain(|_, open| is_needed(open));
+    }
+}
+
+impl Directory {
+    /// Returns why this is not the directory of the tier.
+    fn verify(&self, number: TierNumber) -> Result<(), TierError> {
+        if !self.path.is_dir() {
+            return Err(TierError::NoDirectory);
+        }
+        let found = Marker::read(&self.path).map_err(|error| TierError::Os(error.to_string()))?;
+        match found {
+            None => Err(TierError::NoMarker),
+            Some(marker) if marker.region != self.region => Err(TierError::OtherRegion(marker.region)),
+            Some(marker) if marker.tier != self.tier.uuid || marker.number != number => {
+                Err(TierError::OtherTier(marker.number))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Returns the marker, locked: one process at a time changes containers.
+    fn locked(&self, writable: bool) -> Result<File, TierError> {
+        let os = |error: io::Error| TierError::Os(error.to_string());
+        let file = File::open(marker::path(&self.path)).map_err(os)?;
+        let how = match writable {
+            true => FlockOperation::NonBlockingLockExclusive,
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        match rustix::fs::flock(&file, how) {
+            Ok(()) => Ok(file),
+            Err(Errno::WOULDBLOCK) => Err(TierError::InUse),
+            Err(error) => Err(os(error.into())),
+        }
+    }
+}
+
+impl Containers for ContainerFiles {
+    fn create(&self, container: Container) -> io::Result<()> {
+        let directory = self.directory(container.tier)?;
+        let path = container_path(&directory.path, container.number);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        // Of a container that an interrupted eviction left.
+        let _ = std::fs::remove_file(sidecar_path(&directory.path, container.number));
+        let mut all = lock(&self.open);
+        close_some(&mut all);
+        all.insert(container, Open { file: Arc::new(file), is_dirty: true, is_new: true, has_failed: false });
+        Ok(())
+    }
+
+    fn read(&self, container: Container, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+        let file = self.file(container)?;
+        let len = out.len() as u64;
+        self.timed(container.tier, len, || {
+            let mut done = 0;
+            while done < out.len() {
+                match file.read_at(&mut out[done..], offset + done as u64) {
+                    Ok(0) => break,
+                    Ok(read) => done += read,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    fn write(&self, container: Container, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let file = self.dirty(container)?;
+        self.timed(container.tier, bytes.len() as u64, || file.write_all_at(bytes, offset))
+    }
+
+    fn len(&self, container: Container) -> io::Result<u64> {
+        Ok(self.file(container)?.metadata()?.len())
+    }
+
+    fn set_len(&self, container: Container, len: u64) -> io::Result<()> {
+        self.dirty(container)?.set_len(len)
+    }
+
+    fn punch(&self, container: Container, range: Range<u64>) -> io::Result<()> {
+        let file = self.dirty(container)?;
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&*file, how, range.start, range.end - range.start) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            result => return Ok(result?),
+        }
+        let end = range.end.min(file.metadata()?.len());
+        for offset in (range.start..end).step_by(ZEROS.len()) {
+            file.write_all_at(&ZEROS[..(end - offset).min(ZEROS.len() as u64) as usize], offset)?;
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, container: Container, range: Range<u64>) -> io::Result<()> {
+        let file = self.dirty(container)?;
+        let how = FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&*file, how, range.start, range.end - range.start)?)
+    }
+
+    fn seek(&self, container: Container, offset: u64, what: Seek) -> io::Result<Option<u64>> {
+        let file = self.file(container)?;
+        let to = match what {
+            Seek::Data => SeekFrom::Data(offset),
+            Seek::Hole => SeekFrom::Hole(offset),
+        };
+        match rustix::fs::seek(&*file, to) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sync(&self, container: Container) -> io::Result<()> {
+        if !lock(&self.open).contains_key(&container) {
+            // Nothing was written to it since it was synced and closed.
+            return Ok(());
+        }
+        // What is written meanwhile is dirty again.
+        let (file, is_new, has_failed) = self.with_open(container, |open| {
+            open.is_dirty = false;
+            (Arc::clone(&open.file), open.is_new, open.has_failed)
+        })?;
+        if has_failed {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        let synced = self.timed(container.tier, 0, || file.sync_all()).and_then(|()| match is_new {
+            true => File::open(folder(&self.directory(container.tier)?.path, container.number))?.sync_all(),
+            false => Ok(()),
+        });
+        self.with_open(container, |open| (open.is_new, open.has_failed) = (false, synced.is_err()))?;
+        synced
+    }
+
+    fn remove(&self, container: Container) -> io::Result<()> {
+        let directory = self.directory(container.tier)?;
+        lock(&self.open).remove(&container);
+        let _ = std::fs::remove_file(sidecar_path(&directory.path, container.number));
+        std::fs::remove_file(container_path(&directory.path, container.number))
+    }
+
+    fn list(&self, tier: TierNumber) -> io::Result<Vec<u64>> {
+        list(&self.directory(tier)?.path)
+    }
+
+    fn header(&self, container: Container) -> io::Result<Option<Header>> {
+        read_header(&self.directory(container.tier)?.path, container.number)
+    }
+
+    fn set_header(&self, container: Container, header: &Header) -> io::Result<()> {
+        let directory = self.directory(container.tier)?;
+        let (text, sidecar) = (header.encode(), sidecar_path(&directory.path, container.number));
+        let file = self.file(container)?;
+        match rustix::fs::fsetxattr(&*file, header::ATTRIBUTE, &text, XattrFlags::empty()) {
+            // A sidecar counts before the attribute.
+            Ok(()) => match std::fs::remove_file(sidecar) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+            Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::TOOBIG) => {
+                let new = sidecar.with_extension("new");
+                std::fs::write(&new, &text).and_then(|()| std::fs::rename(new, sidecar))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn state(&self, tier: TierNumber) -> TierState {
+        if let Err(error) = self.verify(tier) {
+            return TierState::Gone(error.to_string());
+        }
+        let path = &self.directories[tier.0 as usize].path;
+        match rustix::fs::statvfs(path) {
+            Ok(found) if found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) => TierState::ReadOnly,
+            Ok(_) => TierState::Ready,
+            Err(error) => TierState::Gone(error.to_string()),
+        }
+    }
+
+    fn space(&self, tier: TierNumber) -> io::Result<TierSpace> {
+        let directory = self.directory(tier)?;
+        let found = rustix::fs::statvfs(&directory.path)?;
+        Ok(TierSpace {
+            device: directory.path.metadata()?.dev(),
+            total_bytes: found.f_blocks * found.f_frsize,
+            free_bytes: found.f_bavail * found.f_frsize,
+        })
+    }
+
+    fn work(&self, tier: TierNumber) -> TierWork {
+        let Ok(directory) = self.directory(tier) else { return TierWork::default() };
+        let now = Nanos(self.started.elapsed().as_nanos() as u64);
+        let (meter, busy_seconds) = &mut *lock(&directory.meter);
+        TierWork { busy_seconds: *busy_seconds, rate: meter.rate(now) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Containers as real files.
+
+use super::*;
+use crate::layout::Time;
+use crate::tiers::Class;
+
+const REGION: [u8; 16] = [1; 16];
+
+struct Sample {
+    _folder: tempfile::TempDir,
+    tiers: Vec<Tier>,
+}
+
+fn sample() -> Sample {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tier = |class: Class, uuid| {
+        let path = folder.path().join(class.name());
+        std::fs::create_dir(&path).expect("a directory");
+        Tier { class, path, uuid: [uuid; 16], next: 1 }
+    };
+    let tiers = vec![tier(Class::Flash, 7), tier(Class::Disk, 8)];
+    ContainerFiles::create(&tiers, REGION).expect("two empty directories");
+    Sample { _folder: folder, tiers }
+}
+
+impl Sample {
+    fn open(&self) -> Result<ContainerFiles, (TierNumber, TierError)> {
+        ContainerFiles::open(&self.tiers, REGION, true, |_| false)
+    }
+}
+
+const ONE: Container = Container { tier: TierNumber(1), number: 257 };
+
+#[test]
+fn containers_are_files_with_the_contents_from_their_beginning() {
+    let sample = sample();
+    let containers = sample.open().expect("they are prepared");
+    containers.create(ONE).expect("created");
+    containers.write(ONE, 4, b"text").expect("written");
+    let path = container_path(&sample.tiers[1].path, 257);
+    assert!(path.ends_with("containers/01/257"));
+    assert_eq!(std::fs::read(&path).expect("a file"), b"\0\0\0\0text");
+    let mut out = [0; 9];
+    assert_eq!(containers.read(ONE, 2, &mut out).expect("read"), 6);
+    containers.punch(ONE, 5..100).expect("zeroed");
+    containers.set_len(ONE, 9).expect("longer");
+    assert_eq!(std::fs::read(&path).expect("a file"), b"\0\0\0\0t\0\0\0\0");
+    containers.sync(ONE).expect("durable");
+    assert_eq!((containers.len(ONE).expect("it"), containers.list(ONE.tier).expect("one")), (9, vec![257]));
+    assert!(containers.list(TierNumber(0)).expect("none").is_empty());
+    // Garbage of the same number is replaced.
+    containers.create(ONE).expect("created");
+    assert_eq!(containers.len(ONE).expect("it"), 0);
+    containers.remove(ONE).expect("removed");
+    assert!(containers.len(ONE).is_err() && !path.exists());
+    assert!(containers.work(ONE.tier).busy_seconds > 0.0);
+    assert!(containers.space(ONE.tier).expect("space").total_bytes > 0);
+}
+
+#[test]
+fn many_containers_are_used_with_few_open_files() {
+    let sample = sample();
+    let containers = sample.open().expect("they are prepared");
+    let container = |number| Container { tier: TierNumber(0), number };
+    for number in 1..1200 {
+        containers.create(container(number)).expect("created");
+        containers.write(container(number), 0, &number.to_le_bytes()).expect("written");
+        containers.sync(container(number)).expect("durable");
+    }
+    assert!(lock(&containers.open).len() <= OPEN_MAX);
+    for number in 1..1200 {
+        let mut out = [0; 8];
+        containers.read(container(number), 0, &mut out).expect("read");
+        assert_eq!(u64::from_le_bytes(out), number);
+    }
+}
+
+#[test]
+fn headers_are_kept_where_they_fit() {
+    let sample = sample();
+    let containers = sample.open().expect("they are prepared");
+    containers.create(ONE).expect("created");
+    assert_eq!(containers.header(ONE).expect("no failure"), None);
+    let modified = Time { seconds: 5, nanos: 6 };
+    let header =
+        Header { region: REGION, ino: 4, size: 7, modified, path: b"a/b".to_vec(), ..Header::default() };
+    containers.set_header(ONE, &header).expect("set");
+    assert_eq!(containers.header(ONE).expect("it").as_ref(), Some(&header));
+    // Longer than some file systems' attributes; where it fits, there is no other file.
+    let long = Header { path: vec![b'x'; 4095], ..header.clone() };
+    containers.set_header(ONE, &long).expect("set");
+    assert_eq!(containers.header(ONE).expect("it").as_ref(), Some(&long));
+    containers.set_header(ONE, &header).expect("set");
+    assert_eq!(containers.header(ONE).expect("it").as_ref(), Some(&header));
+    let sidecar = sidecar_path(&sample.tiers[1].path, ONE.number);
+    assert!(!sidecar.exists());
+    std::fs::write(&sidecar, long.encode()).expect("written");
+    assert_eq!(containers.header(ONE).expect("it"), Some(long));
+    containers.remove(ONE).expect("removed");
+    assert!(!sidecar.exists());
+}
+
+#[test]
+fn directories_that_are_not_those_of_the_tiers_are_refused() {
+    let sample = sample();
+    let reason = |sample: &Sample| sample.open().map(drop).expect_err("a refusal");
+    let (flash, disk) = (&sample.tiers[0].path, &sample.tiers[1].path);
+    let away = flash.with_file_name("away");
+    let is_locked = sample.open().expect("they are prepared");
+    assert_eq!(reason(&sample), (TierNumber(0), TierError::InUse));
+    drop(is_locked);
+    std::fs::rename(disk, &away).expect("moved");
+    assert_eq!(reason(&sample), (TierNumber(1), TierError::NoDirectory));
+    std::fs::create_dir(disk).expect("a directory");
+    assert_eq!(reason(&sample), (TierNumber(1), TierError::NoMarker));
+    std::fs::remove_dir(disk).expect("removed");
+    std::fs::rename(flash, disk).expect("swapped");
+    std::fs::rename(&away, flash).expect("swapped");
+    assert_eq!(reason(&sample), (TierNumber(0), TierError::OtherTier(TierNumber(1))));
+    let other = ContainerFiles::open(&sample.tiers, [2; 16], true, |_| false).map(drop);
+    assert_eq!(other.expect_err("a refusal"), (TierNumber(0), TierError::OtherRegion(REGION)));
+    let lenient = ContainerFiles::open(&sample.tiers, REGION, false, |_| true).expect("they are left out");
+    assert!(matches!(lenient.state(TierNumber(0)), TierState::Gone(_)));
+    assert!(lenient.create(ONE).is_err());
+}
+
+#[test]
+fn what_was_prepared_can_be_taken_back() {
+    let sample = sample();
+    let again = ContainerFiles::create(&sample.tiers, REGION).expect_err("they are in use");
+    assert_eq!(again.1.kind(), io::ErrorKind::AlreadyExists);
+    ContainerFiles::discard(&sample.tiers);
+    assert!(std::fs::read_dir(&sample.tiers[0].path).expect("the directory").next().is_none());
+    ContainerFiles::create(&sample.tiers, REGION).expect("they are empty again");
+}

@@ -1,0 +1,159 @@
+//! Restores files from containers alone, after the region was lost.
+
+use super::files::{container_path, list, read_header};
+use super::marker::Marker;
+use super::{Header, TierNumber};
+use crate::layout::Time;
+use rustix::fs::{Timespec, Timestamps};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+/// Directory for files whose name is unknown.
+const NAMELESS: &str = "lost+found";
+/// Problems that an outcome lists at most.
+const PROBLEMS_MAX: usize = 1000;
+
+/// What was restored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rescued {
+    /// Files restored.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Files among them whose name is unknown; they are in `lost+found`.
+    pub nameless: u64,
+    /// Containers that could not be restored, or not with all that they had, at most 1000.
+    pub problems: Vec<String>,
+    /// Problems beyond those.
+    pub more_problems: u64,
+}
+
+impl Rescued {
+    fn problem(&mut self, text: String) {
+        if self.problems.len() < PROBLEMS_MAX { self.problems.push(text) } else { self.more_problems += 1 }
+    }
+}
+
+/// Returns the marker of a tier's directory.
+///
+/// # Errors
+/// Returns the operating system's error; `InvalidData` if it has no marker.
+pub fn marker(directory: &Path) -> io::Result<Marker> {
+    Marker::read(directory)?.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Copies the files in the containers of a tier's directory to `target`, with names, permissions, owners and
+/// times. Nothing that exists is replaced.
+///
+/// # Errors
+/// Returns the operating system's error if the containers cannot be listed. What concerns one of them is told in
+/// the outcome.
+pub fn rescue(directory: &Path, target: &Path, rescued: &mut Rescued) -> io::Result<()> {
+    let TierNumber(tier) = marker(directory)?.number;
+    for number in list(directory)? {
+        let path = container_path(directory, number);
+        let header = match read_header(directory, number) {
+            Ok(Some(header)) => header,
+            Ok(None) => {
+                rescued
+                    .problem(format!("{}: it has no header; its name and owner are unknown", path.display()));
+                let size = path.metadata().map_or(0, |found| found.len());
+                Header { mode: libc::S_IFREG | 0o600, size, ..Header::default() }
+            }
+            Err(error) => {
+                rescued.problem(format!("{}: {error}", path.display()));
+                continue;
+            }
+        };
+        let name = match usable_path(&header.path) {
+            Some(name) => name,
+            None => {
+                rescued.nameless += 1;
+                Path::new(NAMELESS).join(format!("tier-{tier}-container-{number}"))
+            }
+        };
+        match restore(&path, &header, target, &name, number) {
+            Ok(warning) => {
+                rescued.files += 1;
+                rescued.bytes += header.size;
+                warning.into_iter().for_each(|text| rescued.problem(text));
+            }
+            Err(error) => rescued.problem(format!("{}, {}: {error}", path.display(), name.display())),
+        }
+    }
+    Ok(())
+}
+
+/// Returns a path below the target; `None` if it would lead elsewhere.
+fn usable_path(path: &[u8]) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let is_usable = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (is_usable && path.components().next().is_some()).then(|| path.to_owned())
+}
+
+/// Restores a file; returns what could not be set.
+fn restore(
+    from: &Path,
+    header: &Header,
+    target: &Path,
+    name: &Path,
+    number: u64,
+) -> io::Result<Option<String>> {
+    let mut path = target.join(name);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let create = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut warning = None;
+    let to = match create(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut other = path.clone().into_os_string();
+            other.push(format!(".container-{number}"));
+            warning = Some(format!("{} exists; restored as {}", path.display(), Path::new(&other).display()));
+            path = other.into();
+            create(&path)?
+        }
+        to => to?,
+    };
+    let mut source = File::open(from)?;
+    let len = source.metadata()?.len();
+    // `io::copy` keeps no holes, but asks the kernel to share what it can.
+    io::copy(&mut source, &mut &to)?;
+    to.set_len(header.size)?;
+    if len < header.size {
+        warning = Some(format!("{}: only {len} of {} bytes are there", path.display(), header.size));
+    }
+    // The owner comes first: a change of it takes set-user-id bits away.
+    if std::os::unix::fs::fchown(&to, Some(header.uid), Some(header.gid)).is_err() {
+        warning = Some(format!("{}: its owner {}:{} needs root", path.display(), header.uid, header.gid));
+    }
+    to.set_permissions(Permissions::from_mode(header.mode & 0o7777))?;
+    let time = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
+    let times = Timestamps { last_access: time(header.accessed), last_modification: time(header.modified) };
+    rustix::fs::futimens(&to, &times)?;
+    to.sync_all()?;
+    Ok(warning)
+}
+
+/// Returns the regions to which these directories belong.
+pub fn regions(markers: &[Marker]) -> BTreeSet<[u8; 16]> {
+    markers.iter().map(|marker| marker.region).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_lead_out_of_the_target_are_not_used() {
+        assert_eq!(usable_path(b"a/b"), Some(PathBuf::from("a/b")));
+        for path in [&b""[..], b"/etc/passwd", b"../x", b"a/../../x", b"."] {
+            assert_eq!(usable_path(path), None, "{path:?}");
+        }
+    }
+}

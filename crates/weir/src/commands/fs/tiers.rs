@@ -1,0 +1,126 @@
+//! The tiers of a file system: their directories, and how commands open them.
+
+use crate::failure::Failure;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_fs::error::{Error, Result};
+use weir_fs::layout::superblock::Superblock;
+use weir_fs::tiers::{Class, ContainerFiles, Containers, Tier, TierError, marker};
+
+/// A directory that `weir fs create` got.
+#[derive(Clone, Debug)]
+pub(super) struct NewTier {
+    pub(super) class: Class,
+    pub(super) path: PathBuf,
+}
+
+/// Returns the directories of the command line, those of flash first.
+pub(super) fn named(flash: Vec<PathBuf>, disk: Vec<PathBuf>) -> Vec<NewTier> {
+    let tier = |class| move |path| NewTier { class, path };
+    flash.into_iter().map(tier(Class::Flash)).chain(disk.into_iter().map(tier(Class::Disk))).collect()
+}
+
+/// Returns the tiers of a new region.
+///
+/// # Errors
+/// Fails if a directory does not exist, is named twice, or is that of a tier already.
+pub(super) fn verified(named: &[NewTier]) -> Result<Vec<Tier>, Failure> {
+    let mut tiers: Vec<Tier> = Vec::new();
+    for NewTier { class, path } in named {
+        let found = path.canonicalize().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Failure::usage(
+                format!("there is no directory {}", path.display()),
+                format!("create it on the {} file system: mkdir {}", class.name(), path.display()),
+            ),
+            _ => Failure::os("find", path, &error),
+        })?;
+        if !found.is_dir() {
+            let message = format!("{} is not a directory", path.display());
+            return Err(Failure::usage(message, "name a directory for containers"));
+        }
+        if tiers.iter().any(|tier| tier.path == found) {
+            let message = format!("directory {} is named twice", path.display());
+            return Err(Failure::usage(message, "name it once, with --flash or --disk"));
+        }
+        if marker::path(&found).exists() {
+            return Err(in_use_as_tier(&found));
+        }
+        tiers.push(Tier { class: *class, path: found, uuid: uuid::Uuid::new_v4().into_bytes(), next: 1 });
+    }
+    if weir_fs::layout::tier::encode(&tiers).is_none() {
+        return Err(Failure::usage(
+            "the paths of the directories have too many bytes together",
+            "name fewer directories, or such with shorter paths; about 4000 bytes fit",
+        ));
+    }
+    Ok(tiers)
+}
+
+fn in_use_as_tier(directory: &Path) -> Failure {
+    Failure::refused(
+        format!("directory {} holds the containers of another file system", directory.display()),
+        format!("name another directory, or empty this one if that file system is gone: {}", marker::NAME),
+    )
+}
+
+/// Makes the directories those of the region.
+///
+/// # Errors
+/// Fails if the system refuses; nothing is left then.
+pub(super) fn prepare(tiers: &[Tier], region: [u8; 16]) -> Result<(), Failure> {
+    ContainerFiles::create(tiers, region).map_err(|(path, error)| match error.kind() {
+        io::ErrorKind::AlreadyExists => in_use_as_tier(&path),
+        _ => Failure::os("prepare", &path, &error),
+    })
+}
+
+/// Opens the tiers of a region to read them, as far as they can be used.
+pub(super) fn leniently(superblock: &Superblock, tiers: &[Tier]) -> Result<Arc<dyn Containers>> {
+    open(superblock, tiers, false, |_| true)
+}
+
+/// Opens the tiers of a region; those that may lack are left out if they cannot be used.
+pub(super) fn open(
+    superblock: &Superblock,
+    tiers: &[Tier],
+    writable: bool,
+    may_lack: impl Fn(&Tier) -> bool,
+) -> Result<Arc<dyn Containers>> {
+    match ContainerFiles::open(tiers, superblock.uuid, writable, may_lack) {
+        Ok(containers) => Ok(Arc::new(containers)),
+        Err((number, reason)) => {
+            let Tier { class, path, .. } = &tiers[number.0 as usize];
+            Err(Error::Tier { number, class: *class, path: path.clone(), reason })
+        }
+    }
+}
+
+/// Returns whether `--without` names this tier.
+pub(super) fn is_named(tier: &Tier, without: &[PathBuf]) -> bool {
+    without.iter().any(|path| *path == tier.path || resolved(path).as_ref() == Some(&tier.path))
+}
+
+/// Returns the path without links, even if its last part does not exist.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let name = path.file_name()?;
+    path.canonicalize().ok().or_else(|| Some(path.parent()?.canonicalize().ok()?.join(name)))
+}
+
+/// Returns the way out for a tier that cannot be used.
+pub(super) fn way_out(path: &Path, reason: &TierError) -> String {
+    let path = path.display();
+    match reason {
+        TierError::InUse => "wait until that process has ended, or unmount the file system".to_owned(),
+        TierError::OtherRegion(_) | TierError::OtherTier(_) => format!(
+            "put the right directory at {path}; each has a file {} that says whose it is; or mount without it: \
+             weir fs mount --without {path}",
+            marker::NAME
+        ),
+        _ => format!(
+            "mount its file system, or put the directory back (a link at {path} to its new place does, too); \
+             if it is lost, read the other files: weir fs mount --without {path}"
+        ),
+    }
+}
