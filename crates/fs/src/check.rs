@@ -34,8 +34,8 @@ pub struct Report {
     pub pages: u64,
     /// Files in containers.
     pub containers: u64,
-    /// Containers that are missing or too short, and tiers that are gone, at most 1000; `findings` are about the
-    /// region alone.
+    /// Containers that are missing or too short, and tiers that are gone, at most 1000; `findings` are about
+    /// the region alone.
     pub missing: Vec<String>,
     /// Containers that no file has, which the next mount removes.
     pub garbage: u64,

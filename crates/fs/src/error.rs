@@ -1,7 +1,5 @@
 //! Errors of the file system.
 
-use crate::layout::tier::{Class, TierNumber};
-use crate::tiers::TierError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -103,12 +101,12 @@ pub enum Error {
         size: u64,
     },
     /// A tier of the region cannot be used.
-    #[error("tier {} ({} {}): {reason}", number.0, class.name(), path.display())]
+    #[error("tier {number} ({class} {}): {reason}", path.display())]
     Tier {
         /// The tier.
-        number: TierNumber,
+        number: u32,
         /// What it is made of.
-        class: Class,
+        class: &'static str,
         /// Its directory.
         path: PathBuf,
         /// Why.
@@ -117,6 +115,29 @@ pub enum Error {
     /// The region's contents contradict its format.
     #[error("damaged: {0}")]
     Damaged(String),
+}
+
+/// The reason why a tier cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TierError {
+    /// The directory does not exist.
+    #[error("the directory is not there")]
+    NoDirectory,
+    /// The directory has no marker: its file system is not mounted, or it is another directory.
+    #[error("the directory has no file weir.tier")]
+    NoMarker,
+    /// The marker is that of another region, with this UUID.
+    #[error("the directory belongs to the region with UUID {0}")]
+    OtherRegion(String),
+    /// The marker is that of another tier of the region.
+    #[error("the directory is that of tier {0}")]
+    OtherTier(u32),
+    /// A process has the tier open.
+    #[error("the directory is in use by another process")]
+    InUse,
+    /// The operating system refused.
+    #[error("the directory cannot be used: {0}")]
+    Os(String),
 }
 
 impl Error {

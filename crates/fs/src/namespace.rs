@@ -20,6 +20,7 @@ mod space_requests;
 mod sweep;
 pub(crate) mod tree;
 
+pub use crate::tiers::Seek;
 pub use attributes::SetAttribute;
 pub(crate) use attributes::{decode as decode_attributes, encode as encode_attributes};
 pub use explain::{Located, Location};
@@ -27,7 +28,7 @@ pub use inodes::{Change, SetTime};
 pub use moves::Eviction;
 pub use names::New;
 pub use rename::RenameHow;
-pub use space_requests::{Allocate, Seek};
+pub use space_requests::Allocate;
 pub use sweep::Scan;
 
 use crate::error::{Error, Result};

@@ -74,8 +74,8 @@ pub struct TierPart {
     pub class: String,
     /// Its directory.
     pub path: String,
-    /// `ready`; `read_only`: its file system is read-only, so nothing is evicted to it; `gone`: its directory is
-    /// not there, or is another one, and its files cannot be read.
+    /// `ready`; `read_only`: its file system is read-only, so nothing is evicted to it; `gone`: its directory
+    /// is not there, or is another one, and its files cannot be read.
     #[schemars(extend("enum" = ["ready", "read_only", "gone"]))]
     pub state: String,
     /// Why it is gone.
@@ -220,8 +220,8 @@ pub struct Explanation {
     pub size_bytes: u64,
     /// Space allocated to it, metadata included.
     pub allocated_bytes: u64,
-    /// `empty`: it has no space; `run`: consecutive pages in one chunk; `chunks`: chunks of its own; `container`:
-    /// a file of a tier.
+    /// `empty`: it has no space; `run`: consecutive pages in one chunk; `chunks`: chunks of its own;
+    /// `container`: a file of a tier.
     #[schemars(extend("enum" = ["empty", "run", "chunks", "container"]))]
     pub form: String,
     /// Why it has this form.

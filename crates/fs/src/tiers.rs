@@ -12,15 +12,23 @@ pub mod rescue;
 mod simulated;
 
 pub use crate::layout::tier::{Class, Container, Tier, TierNumber};
-pub use files::{ContainerFiles, TierError, container_path};
+pub use files::{ContainerFiles, container_path};
 pub use header::Header;
 pub(crate) use heat::Heat;
 pub use simulated::SimulatedContainers;
 
-use crate::namespace::Seek;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+
+/// What to look for in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// Bytes that may differ from zero.
+    Data,
+    /// Bytes that read as zeros because nothing is allocated for them; the end of the file is one.
+    Hole,
+}
 
 /// What a tier can do now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 mod support;
 
 use support::damage::{Fs, inode_at};
-use support::pair::format;
+use support::pair::{self, format, format_with_tiers};
 use weir_fs::check::check;
 use weir_fs::error::Error;
 use weir_fs::layout::chunk::{ENTRY_BYTES, Use};
@@ -13,6 +13,7 @@ use weir_fs::layout::{Chunk, Geometry, Ino, PAGE_BYTES, Page, Time};
 use weir_fs::namespace::{Change, Durability, FileSystem, New, SetAttribute};
 use weir_fs::nvm::{Granule, Memory as _, Simulated};
 use weir_fs::repair::{Outcome, Refusal, repair};
+use weir_fs::tiers::{Container, SimulatedContainers, TierNumber};
 
 const NOW: Time = Time { seconds: 7, nanos: 0 };
 const SIZE: u64 = 3 << 20;
@@ -531,4 +532,54 @@ fn attributes_do_not_overwrite_a_directory() {
     assert!(matches!(set, Err(Error::Damaged(_))), "{set:?}");
     fs.sync().expect("no failure");
     find(&fs, "staged");
+}
+
+const CONTAINER: Container = Container { tier: TierNumber(1), number: 4 };
+
+/// A file system with tiers, whose files "a" and "b" are in containers.
+fn file_system_with_tiers() -> Fs {
+    let memory = format_with_tiers(Simulated::new(2 << 20, Granule::Word));
+    let containers = SimulatedContainers::default();
+    let mut fs = pair::open(memory, Durability::Sync, Some(&containers)).expect("the file system");
+    for name in [b"a", b"b"] {
+        let (ino, _) = fs.create_file(Ino::ROOT, name, &new(Kind::File), NOW).expect("space");
+        fs.write(ino, 0, &[7; 9000], NOW).expect("space");
+        fs.evict_now(ino).expect("a tier takes it");
+    }
+    fs.sync().expect("no failure");
+    // What the last group changed would be made right by the log.
+    fs.set_attributes(Ino::ROOT, &Change { uid: Some(7), ..Change::default() }, NOW).expect("no failure");
+    fs.sync().expect("no failure");
+    fs
+}
+
+/// Damages the inode of "b" and repairs that; returns its form, and what is lost.
+fn repaired_form(damage: impl FnOnce(&Fs, &mut Inode)) -> (Form, Vec<String>) {
+    let mut fs = file_system_with_tiers();
+    let (ino, mut inode) = find(&fs, "b");
+    let at = inode_at(&fs, ino);
+    damage(&fs, &mut inode);
+    fs.store_mut().memory_mut().store(at, &inode.encode());
+    let memory = fs.into_memory();
+    let found = FileSystem::open_read_only(memory.clone()).map(|fs| check(&fs)).expect("it can be read");
+    assert!(!found.is_clean(), "the check finds it");
+    let (memory, outcome) = repair(memory, NOW).unwrap_or_else(|refusal| panic!("{refusal}"));
+    let fs = FileSystem::open_read_only(memory).expect("it can be read");
+    assert!(check(&fs).is_clean());
+    (find(&fs, "b").1.form, outcome.lost)
+}
+
+#[test]
+fn files_in_containers() {
+    // What is wrong elsewhere leaves the container alone.
+    let (form, lost) = repaired_form(|_, inode| inode.links = 7);
+    assert!(matches!(form, Form::Container(_)) && lost.is_empty(), "{form:?} {lost:?}");
+    let (form, lost) = repaired_form(|fs, inode| inode.form = find(fs, "a").1.form);
+    assert!(form == Form::Empty && lost[0].contains("another file has its container"), "{form:?} {lost:?}");
+    let unknown = Container { tier: TierNumber(2), ..CONTAINER };
+    let beyond = Container { number: 1000, ..CONTAINER };
+    for container in [unknown, beyond] {
+        let (form, lost) = repaired_form(|_, inode| inode.form = Form::Container(container));
+        assert!(form == Form::Empty && lost[0].contains("its contents"), "{form:?} {lost:?}");
+    }
 }

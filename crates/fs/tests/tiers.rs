@@ -1,5 +1,5 @@
-//! Files that move between region and tiers while programs use them, on a mounted file system. Without root and
-//! `/dev/fuse` these tests say so and do nothing.
+//! Files that move between region and tiers while programs use them, on a mounted file system. Without root
+//! and `/dev/fuse` these tests say so and do nothing.
 
 #[path = "support/mounted.rs"]
 mod mounted;
@@ -7,11 +7,13 @@ mod mounted;
 use mounted::Mount;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
-use rustix::fs::XattrFlags;
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, XattrFlags};
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use weir_fs::report::{EXPLAIN, Explanation, STATUS, Status};
 
 const MIB: usize = 1 << 20;
 const FILE_BYTES_MAX: usize = 3 * MIB;
@@ -109,4 +111,108 @@ fn a_tree_larger_than_the_region_is_copied_back_the_same() {
     );
     mount.remount();
     assert_eq!(mount.containers(), 0, "no container is left of files that were removed");
+}
+
+fn ask<T: serde::de::DeserializeOwned>(path: &Path, attribute: &str) -> T {
+    let mut value = vec![0; 64 << 10];
+    let len = rustix::fs::getxattr(path, attribute, &mut value[..]).expect("a report");
+    serde_json::from_slice(&value[..len]).expect("JSON")
+}
+
+fn form(path: &Path) -> String {
+    ask::<Explanation>(path, EXPLAIN).form
+}
+
+fn command(path: &Path, command: &str) {
+    rustix::fs::setxattr(path, command, b"", XattrFlags::empty()).expect("it is moved");
+}
+
+/// Waits until a condition holds.
+#[track_caller]
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_region_is_emptied_before_it_is_full() {
+    let Some(mount) = Mount::with_tiers(64 << 20) else { return };
+    let used = || {
+        let status: Status = ask(&mount.path(""), STATUS);
+        status.used_bytes as f64 / status.usable_bytes as f64
+    };
+    let mut number = 0;
+    while mount.containers() == 0 {
+        assert!(used() < 0.97, "nothing is evicted");
+        fs::write(mount.path(&format!("file-{number}")), vec![7; 300_000]).expect("space");
+        number += 1;
+        // Slower than the eviction, which is in the background.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    wait_for("it stops between the watermarks", || used() < 0.86);
+    assert!(used() > 0.80, "no more is evicted than needed: {}", used());
+    // The first ones were not accessed for longest.
+    assert_eq!(form(&mount.path("file-0")), "container");
+    assert_ne!(form(&mount.path(&format!("file-{}", number - 1))), "container");
+}
+
+#[test]
+fn a_file_that_turns_hot_returns_to_the_region() {
+    let Some(mount) = Mount::with_tiers(32 << 20) else { return };
+    let path = mount.path("file");
+    fs::write(&path, vec![7; 200_000]).expect("space");
+    command(&path, "weir.evict");
+    // Past the kernel's cache.
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).expect("the file");
+    let mut bytes = vec![0; 4096];
+    file.read_exact_at(&mut bytes, 0).expect("a read");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(form(&path), "container", "one access is not enough");
+    file.read_exact_at(&mut bytes, 0).expect("a read");
+    wait_for("it is promoted", || form(&path) != "container");
+    drop(file);
+    assert!(fs::read(&path).expect("the file") == vec![7; 200_000]);
+    wait_for("its container is removed", || mount.containers() == 0);
+}
+
+#[test]
+fn space_requests_reach_the_container() {
+    let Some(mut mount) = Mount::with_tiers(32 << 20) else { return };
+    let path = mount.path("file");
+    fs::write(&path, vec![7; MIB]).expect("space");
+    command(&path, "weir.evict");
+    let file = OpenOptions::new().read(true).write(true).open(&path).expect("the file");
+    let allocate = |flags, at: usize, len: usize| rustix::fs::fallocate(&file, flags, at as u64, len as u64);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    allocate(punch, 65_536, 131_072).expect("a hole");
+    allocate(FallocateFlags::ZERO_RANGE, 300_000, 5000).expect("zeros");
+    allocate(FallocateFlags::KEEP_SIZE, MIB, MIB).expect("space");
+    assert_eq!(file.metadata().expect("it").len(), MIB as u64);
+    allocate(FallocateFlags::empty(), MIB, 4096).expect("space");
+    let mut expected = vec![7; MIB];
+    expected[65_536..196_608].fill(0);
+    expected[300_000..305_000].fill(0);
+    expected.resize(MIB + 4096, 0);
+    let seek = |to| rustix::fs::seek(&file, to).expect("an offset");
+    assert_eq!((seek(SeekFrom::Hole(0)), seek(SeekFrom::Data(65_536))), (65_536, 196_608));
+    assert_eq!(seek(SeekFrom::Data(0)), 0);
+    file.set_len(10).expect("shorter");
+    file.set_len(100_000).expect("longer");
+    let mut short = vec![0; 100_000];
+    short[..10].fill(7);
+    let copy = mount.path("copy");
+    assert!(fs::read(&path).expect("the file") == short, "what was cut off does not come back");
+    fs::write(&path, &expected).expect("space");
+    command(&path, "weir.evict");
+    fs::copy(&path, copy).expect("a copy");
+    drop(file);
+    mount.remount();
+    for name in ["file", "copy"] {
+        assert!(fs::read(mount.path(name)).expect("the file") == expected, "{name}");
+    }
+    assert!(mount.path("file").metadata().expect("it").blocks() >= 2000);
 }

@@ -1,5 +1,5 @@
-//! The background thread of a mount with tiers: it evicts before the region is full, promotes what turned hot,
-//! keeps headers current, and removes garbage.
+//! The background thread of a mount with tiers: it evicts before the region is full, promotes what turned
+//! hot, keeps headers current, and removes garbage.
 
 use super::Shared;
 use crate::error::{Error, Result};
@@ -128,8 +128,8 @@ impl<M: Memory> Worker<M> {
         }
     }
 
-    /// Evicts files if the region is fuller than the upper watermark, or would be with `wanted` more bytes, until
-    /// it is below the lower one.
+    /// Evicts files if the region is fuller than the upper watermark, or would be with `wanted` more bytes,
+    /// until it is below the lower one.
     fn evict(&mut self, wanted: u64) {
         let excess = |marks: Watermarks, (used, total): (u64, u64)| {
             marks.excess(Bytes(used), Bytes(wanted), Bytes(total)).0
@@ -207,8 +207,8 @@ impl<M: Memory> Worker<M> {
 
 /// Moves a file to the first of these tiers that takes it, without holding up other operations for long.
 ///
-/// # Errors
-/// `Changing` if it is changed meanwhile, and those of [`FileSystem::evict_now`](crate::namespace::FileSystem).
+/// # Errors `Changing` if it is changed meanwhile, and those of
+/// [`FileSystem::evict_now`](crate::namespace::FileSystem).
 pub(super) fn evict<M: Memory>(shared: &Shared<M>, ino: Ino, order: &[TierNumber]) -> Result<()> {
     let mut failure = Error::NoTier;
     for tier in order {

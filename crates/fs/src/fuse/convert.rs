@@ -54,8 +54,8 @@ pub(super) const fn file_type(kind: Kind) -> FileType {
     }
 }
 
-/// Returns the pages of a file's container, as if it had no holes: a file with a size and without blocks would
-/// count as one without data.
+/// Returns the pages of a file's container, as if it had no holes: a file with a size and without blocks
+/// would count as one without data.
 const fn container_pages(inode: &Inode) -> u64 {
     match inode.form {
         Form::Container(_) => inode.size.div_ceil(PAGE_BYTES),

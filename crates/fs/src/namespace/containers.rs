@@ -2,8 +2,8 @@
 //!
 //! What keeps each of them whole across a power loss:
 //!
-//! - A container is durable, its name included, before the commit that refers to it, and so is everything that
-//!   was written to containers since the commit before.
+//! - A container is durable, its name included, before the commit that refers to it, and so is everything
+//!   that was written to containers since the commit before.
 //! - A container is removed, or made shorter, only after the commit that no longer needs what is lost.
 //! - Bytes beyond a file's size are undefined, also in its container. Whatever grows the file zeroes them.
 
@@ -342,7 +342,8 @@ impl<M: Memory> FileSystem<M> {
         })
     }
 
-    /// Returns a path of a file, by its directory; `None` if that no longer has it, or a directory is too large.
+    /// Returns a path of a file, by its directory; `None` if that no longer has it, or a directory is too
+    /// large.
     fn path_of(&self, ino: Ino, inode: &Inode, names: &mut Names, entries_max: u64) -> Option<Vec<u8>> {
         const DEPTH_MAX: usize = 1024;
         let (mut ino, mut parent, mut path) = (ino, inode.parent, Vec::new());

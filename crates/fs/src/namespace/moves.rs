@@ -14,8 +14,10 @@ use weir_model::Bytes;
 const COPY_BYTES: u64 = 1 << 20;
 /// Files that an operation which finds no space evicts at most.
 const VICTIMS_MAX: usize = 16;
-/// Bytes after which such an operation evicts no further file.
-const VICTIM_BYTES: u64 = 16 << 20;
+/// Bytes after which such an operation evicts no further file; in a small region, a part of it.
+const VICTIM_BYTES_MAX: u64 = 16 << 20;
+/// That part: one of so many.
+const VICTIM_PART: u64 = 32;
 /// The share of the region above which a file goes to a container: one of so many parts.
 const SHARE: u64 = 4;
 /// Files whose accesses are known at most; more are found again when these have left.
@@ -196,8 +198,8 @@ impl<M: Memory> FileSystem<M> {
 
     /// Moves a file to a container at once, by one operation.
     ///
-    /// # Errors
-    /// `Pinned`, `NoTier` if no tier can take it, `Invalid` if it is in a container; `IsDirectory`, `NotFound`.
+    /// # Errors `Pinned`, `NoTier` if no tier can take it, `Invalid` if it is in a container; `IsDirectory`,
+    /// `NotFound`.
     pub fn evict_now(&mut self, ino: Ino) -> Result<()> {
         let size = self.evictable(ino)?.size;
         for tier in self.targets(&[size]).remove(0) {
@@ -293,8 +295,9 @@ impl<M: Memory> FileSystem<M> {
         if self.tiers.table.is_empty() {
             return Ok(false);
         }
+        let bytes = (self.geometry().size / VICTIM_PART).min(VICTIM_BYTES_MAX);
         let mut is_done = false;
-        for (ino, _) in self.take_victims(VICTIM_BYTES, VICTIMS_MAX) {
+        for (ino, _) in self.take_victims(bytes, VICTIMS_MAX) {
             match self.evict_now(ino) {
                 Ok(()) => is_done = true,
                 Err(Error::NoTier) => break,
@@ -305,7 +308,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(is_done)
     }
 
-    /// Moves a file's data from its container to the region, by one operation. Nothing happens to other files.
+    /// Moves a file's data from its container to the region, by one operation. Nothing happens to other
+    /// files.
     ///
     /// # Errors
     /// `NoSpace`, `TooLarge` if it exceeds its share of the region; `Container` if it cannot be read.

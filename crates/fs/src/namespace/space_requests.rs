@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode};
 use crate::layout::{Ino, Time};
 use crate::nvm::Memory;
+use crate::tiers::Seek;
 use std::ops::Range;
 
 /// Bytes that one step of a copy between files holds.
@@ -27,15 +28,6 @@ pub enum Allocate {
     },
     /// Makes it read as zeros and frees whole chunks of it. The size stays.
     PunchHole,
-}
-
-/// What to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
-    /// Bytes that may differ from zero.
-    Data,
-    /// Bytes that read as zeros because nothing is allocated for them; the end of the file is one.
-    Hole,
 }
 
 impl<M: Memory> FileSystem<M> {

@@ -1,5 +1,5 @@
-//! Garbage: containers that no file has, because of a crash between their creation and the commit, or between a
-//! commit and their removal.
+//! Garbage: containers that no file has, because of a crash between their creation and the commit, or between
+//! a commit and their removal.
 
 use super::FileSystem;
 use crate::layout::inode::{Form, INODE_BYTES, Inode};

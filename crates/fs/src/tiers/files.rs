@@ -2,8 +2,8 @@
 
 use super::header::{self, hex};
 use super::marker::{self, Marker};
-use super::{Container, Containers, Header, Tier, TierNumber, TierSpace, TierState, TierWork};
-use crate::namespace::Seek;
+use super::{Container, Containers, Header, Seek, Tier, TierNumber, TierSpace, TierState, TierWork};
+use crate::error::TierError;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, XattrFlags};
 use rustix::io::Errno;
@@ -14,7 +14,6 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use thiserror::Error;
 use weir_model::{Bytes, Nanos};
 use weir_policy::distribution::{METER_PERIOD, RateMeter};
 
@@ -28,29 +27,6 @@ const SIDECAR: &str = "header";
 const OPEN_MAX: usize = 512;
 /// Bytes of zeros that are written at a time where holes are not supported.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
-/// The reason why a tier cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum TierError {
-    /// The directory does not exist.
-    #[error("the directory is not there")]
-    NoDirectory,
-    /// The directory has no marker: its file system is not mounted, or it is another directory.
-    #[error("the directory has no file {}", marker::NAME)]
-    NoMarker,
-    /// The marker is that of another region.
-    #[error("the directory belongs to the region with UUID {}", hex(.0))]
-    OtherRegion([u8; 16]),
-    /// The marker is that of another tier of the region.
-    #[error("the directory is that of tier {}", .0.0)]
-    OtherTier(TierNumber),
-    /// A process has the tier open.
-    #[error("the directory is in use by another process")]
-    InUse,
-    /// The operating system refused.
-    #[error("{0}")]
-    Os(String),
-}
 
 /// An open container.
 #[derive(Debug)]
@@ -286,9 +262,9 @@ impl Directory {
         let found = Marker::read(&self.path).map_err(|error| TierError::Os(error.to_string()))?;
         match found {
             None => Err(TierError::NoMarker),
-            Some(marker) if marker.region != self.region => Err(TierError::OtherRegion(marker.region)),
+            Some(marker) if marker.region != self.region => Err(TierError::OtherRegion(hex(&marker.region))),
             Some(marker) if marker.tier != self.tier.uuid || marker.number != number => {
-                Err(TierError::OtherTier(marker.number))
+                Err(TierError::OtherTier(marker.number.0))
             }
             Some(_) => Ok(()),
         }

@@ -40,7 +40,8 @@ impl Header {
     pub fn encode(&self) -> Vec<u8> {
         let time = |time: Time| format!("{}.{:09}", time.seconds, time.nanos);
         let mut text = format!(
-            "weir 1\nregion {}\ninode {} {}\nmode {:o}\nowner {} {}\nsize {}\nmodified {}\naccessed {}\npath ",
+            "weir 1\nregion {}\ninode {} {}\nmode {:o}\nowner {} {}\nsize {}\nmodified {}\naccessed {}\n\
+             path ",
             hex(&self.region),
             self.ino,
             self.generation,

@@ -50,9 +50,8 @@ pub fn marker(directory: &Path) -> io::Result<Marker> {
 /// Copies the files in the containers of a tier's directory to `target`, with names, permissions, owners and
 /// times. Nothing that exists is replaced.
 ///
-/// # Errors
-/// Returns the operating system's error if the containers cannot be listed. What concerns one of them is told in
-/// the outcome.
+/// # Errors Returns the operating system's error if the containers cannot be listed. What concerns one of
+/// them is told in the outcome.
 pub fn rescue(directory: &Path, target: &Path, rescued: &mut Rescued) -> io::Result<()> {
     let TierNumber(tier) = marker(directory)?.number;
     for number in list(directory)? {

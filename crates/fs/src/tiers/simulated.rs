@@ -1,7 +1,6 @@
 //! Simulated containers, which lose what no sync covers.
 
-use super::{Container, Containers, Header, TierNumber, TierSpace, TierState, TierWork};
-use crate::namespace::Seek;
+use super::{Container, Containers, Header, Seek, TierNumber, TierSpace, TierState, TierWork};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -38,8 +37,8 @@ struct State {
 
 /// Containers in memory. A clone shares them.
 ///
-/// After a power loss each sector of a container has any of its contents since the last sync, its length is any
-/// of those since then, and a name that was not synced exists or not.
+/// After a power loss each sector of a container has any of its contents since the last sync, its length is
+/// any of those since then, and a name that was not synced exists or not.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedContainers(Arc<Mutex<State>>);
 

@@ -116,9 +116,9 @@ fn directories_that_are_not_those_of_the_tiers_are_refused() {
     std::fs::remove_dir(disk).expect("removed");
     std::fs::rename(flash, disk).expect("swapped");
     std::fs::rename(&away, flash).expect("swapped");
-    assert_eq!(reason(&sample), (TierNumber(0), TierError::OtherTier(TierNumber(1))));
+    assert_eq!(reason(&sample), (TierNumber(0), TierError::OtherTier(1)));
     let other = ContainerFiles::open(&sample.tiers, [2; 16], true, |_| false).map(drop);
-    assert_eq!(other.expect_err("a refusal"), (TierNumber(0), TierError::OtherRegion(REGION)));
+    assert_eq!(other.expect_err("a refusal"), (TierNumber(0), TierError::OtherRegion(hex(&REGION))));
     let lenient = ContainerFiles::open(&sample.tiers, REGION, false, |_| true).expect("they are left out");
     assert!(matches!(lenient.state(TierNumber(0)), TierState::Gone(_)));
     assert!(lenient.create(ONE).is_err());

@@ -176,9 +176,7 @@ impl CheckDocument {
         list(&mut text, "lost, or in doubt:\n", lost, *omitted);
         text + match self.clean {
             true => "clean after the repair",
-            false => {
-                "the region is clean, but containers are missing: put them back, or remove the files that they held"
-            }
+            false => "the region is clean, but containers are missing: put them back, or remove their files",
         }
     }
 }

@@ -154,8 +154,8 @@ pub enum FsCommand {
     },
     /// Restore files from the directories of tiers alone, after the region was lost
     ///
-    /// Names, permissions, owners and times are those that the containers have. Only files that had been evicted are
-    /// there. Nothing that exists is replaced.
+    /// Names, permissions, owners and times are those that the containers have. Only files that had been
+    /// evicted are there. Nothing that exists is replaced.
     #[command(after_help = RESCUE_EXAMPLES)]
     Rescue {
         /// Directories of tiers

@@ -45,7 +45,7 @@ pub(super) fn rescue(directories: &[PathBuf], target: &Path) -> Result<RescueDoc
     if regions(&markers).len() > 1 {
         return Err(Failure::usage(
             "the directories belong to different file systems",
-            "restore each file system on its own; the files weir.tier say which region a directory belongs to",
+            "restore each file system on its own; the files weir.tier say whose a directory is",
         ));
     }
     std::fs::create_dir_all(target).map_err(|error| Failure::os("create", target, &error))?;

@@ -129,13 +129,15 @@ fn tier_table(status: &Status, width: Width) -> String {
         match (tier.state.as_str(), &tier.problem) {
             ("gone", Some(problem)) => {
                 text += &format!(
-                    "\nGONE: {path}: {problem}. Its files cannot be read until it is back: mount its file system, or \
+                    "\nGONE: {path}: {problem}. Its files cannot be read until it is back: mount its file \
+                     system, or \
                      put the directory back\n"
                 );
             }
             ("read_only", _) => {
                 text += &format!(
-                    "\nREAD-ONLY: {path}: nothing is evicted to it, and its files cannot be changed, until its file \
+                    "\nREAD-ONLY: {path}: nothing is evicted to it, and its files cannot be changed, \
+                     until its file \
                      system is writable again\n"
                 );
             }

@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weir_fs::error::{Error, Result};
+use weir_fs::error::{Error, Result, TierError};
 use weir_fs::layout::superblock::Superblock;
-use weir_fs::tiers::{Class, ContainerFiles, Containers, Tier, TierError, marker};
+use weir_fs::tiers::{Class, ContainerFiles, Containers, Tier, marker};
 
 /// A directory that `weir fs create` got.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub(super) fn verified(named: &[NewTier]) -> Result<Vec<Tier>, Failure> {
 fn in_use_as_tier(directory: &Path) -> Failure {
     Failure::refused(
         format!("directory {} holds the containers of another file system", directory.display()),
-        format!("name another directory, or empty this one if that file system is gone: {}", marker::NAME),
+        format!("name another one; if that file system is gone, remove {} and containers here", marker::NAME),
     )
 }
 
@@ -91,7 +91,7 @@ pub(super) fn open(
         Ok(containers) => Ok(Arc::new(containers)),
         Err((number, reason)) => {
             let Tier { class, path, .. } = &tiers[number.0 as usize];
-            Err(Error::Tier { number, class: *class, path: path.clone(), reason })
+            Err(Error::Tier { number: number.0, class: class.name(), path: path.clone(), reason })
         }
     }
 }
@@ -114,8 +114,8 @@ pub(super) fn way_out(path: &Path, reason: &TierError) -> String {
     match reason {
         TierError::InUse => "wait until that process has ended, or unmount the file system".to_owned(),
         TierError::OtherRegion(_) | TierError::OtherTier(_) => format!(
-            "put the right directory at {path}; each has a file {} that says whose it is; or mount without it: \
-             weir fs mount --without {path}",
+            "put the right directory at {path}; each has a file {} that says whose it is; or mount \
+             without it: weir fs mount --without {path}",
             marker::NAME
         ),
         _ => format!(
