@@ -13,7 +13,7 @@ use support::snapshot::of_file_system;
 use weir_fs::check::check;
 use weir_fs::layout::inode::Kind;
 use weir_fs::layout::{Ino, Time};
-use weir_fs::namespace::{Durability, FileSystem, New, SetAttribute};
+use weir_fs::namespace::{FileSystem, New, SetAttribute};
 use weir_fs::nvm::Simulated;
 use weir_fs::repair::{Outcome, Refusal, repair};
 
@@ -24,17 +24,19 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Uses a file system that may be damaged; any error is fine.
-fn exercise(memory: Simulated) {
+fn exercise(sample: &Sample, memory: Simulated) {
     if let Ok(fs) = FileSystem::open_read_only(memory.clone()) {
         check(&fs);
         let _ = of_file_system(&fs);
     }
-    let Ok(mut fs) = FileSystem::open(memory, Durability::Sync) else { return };
+    let Ok(mut fs) = sample.open(memory) else { return };
     let _ = fs.set_attribute(Ino::ROOT, b"user.a", &[1; 5000], SetAttribute::Always, NOW);
     for entry in fs.list(Ino::ROOT, 0, 100).unwrap_or_default() {
         let _ = fs.write(entry.ino, 3000, &[7; 70_000], NOW);
         let _ = fs.set_attribute(entry.ino, b"user.b", &[2; 50], SetAttribute::Always, NOW);
         let _ = fs.truncate(entry.ino, 100, NOW);
+        let _ = fs.evict_now(entry.ino);
+        let _ = fs.promote(entry.ino);
         let _ = fs.locate(entry.ino, 10);
         let _ = fs.rename((Ino::ROOT, &entry.name), (Ino::ROOT, b"renamed"), HOW, NOW);
         let _ = fs.remove_directory(Ino::ROOT, b"renamed", NOW);
@@ -106,11 +108,11 @@ fn damage_is_repaired_or_refused_and_every_loss_is_named() {
         let damages = damage(&mut random, &sample);
         println!("seed {seed}: {damages:?}");
         let memory = damaged(&sample, &damages);
-        exercise(memory.clone());
+        exercise(&sample, memory.clone());
         match repair(memory, NOW) {
             Ok((memory, outcome)) => {
                 println!("{outcome:#?}");
-                let mut fs = FileSystem::open(memory, Durability::Sync).expect("it can be mounted");
+                let mut fs = sample.open(memory).expect("it can be mounted");
                 let report = check(&fs);
                 assert!(report.is_clean() && report.orphans == 0, "{report:#?}");
                 compare(&sample, &damages, &fs, &outcome);
@@ -150,7 +152,7 @@ fn an_interrupted_repair_is_finished_by_another() {
                 again.unwrap_or_else(|error| panic!("loss before event {event}: {error}"));
             outcome.lost.extend(first_outcome.lost.iter().cloned());
             outcome.repaired.extend(first_outcome.repaired.iter().cloned());
-            let fs = FileSystem::open(memory, Durability::Sync).expect("it can be mounted");
+            let fs = sample.open(memory).expect("it can be mounted");
             assert!(check(&fs).is_clean(), "loss before event {event}");
             compare(&sample, &damages, &fs, &outcome);
         }

@@ -85,6 +85,22 @@ impl<M: Memory> Handler<M> {
         report.map_err(|error| Error::Io(error.into()))
     }
 
+    /// Reads bytes of a file. A read of a container, which may wait for a disk, holds up no change of others.
+    pub(super) fn read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let fs = self.shared.read();
+        fs.note_access(ino, now());
+        let Some((container, len)) = fs.container_to_read(ino, offset, out.len())? else {
+            return fs.read(ino, offset, out);
+        };
+        let containers = fs.containers();
+        drop(fs);
+        match containers.read(container, offset, &mut out[..len]) {
+            Ok(read) if read == len => Ok(len),
+            // The file may have moved or become shorter meanwhile; if not, this fails, too.
+            _ => self.shared.read().read(ino, offset, out),
+        }
+    }
+
     /// Carries out a command on a file.
     pub(super) fn command(&self, ino: Ino, command: Command) -> Result<()> {
         let set_pinned = |is_pinned| self.shared.write().pin(ino, is_pinned, now());

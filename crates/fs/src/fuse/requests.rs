@@ -259,10 +259,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         reply: ReplyData,
     ) {
         let mut bytes = vec![0; size as usize];
-        let fs = self.shared.read();
-        let result = fs.read(ino(number), offset, &mut bytes);
-        fs.note_access(ino(number), now());
-        drop(fs);
+        let result = self.read(ino(number), offset, &mut bytes);
         answer!(reply, result, len => reply.data(&bytes[..len]));
     }
 

@@ -2,6 +2,7 @@
 
 use super::PAGE_BYTES;
 use super::fields::{Reader, Writer};
+use super::superblock::checksum;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 pub const TIERS_AT: u64 = 3 * PAGE_BYTES;
 const MAGIC: [u8; 8] = *b"weirtier";
 const HEADER_BYTES: usize = 16;
+const CHECKED_BYTES: usize = PAGE_BYTES as usize - 8;
 /// Bytes of a tier's entry before its path.
 const ENTRY_BYTES: usize = 32;
 
@@ -61,7 +63,7 @@ pub struct Tier {
 /// Returns the page that holds the tiers; `None` if their paths do not fit.
 pub fn encode(tiers: &[Tier]) -> Option<[u8; PAGE_BYTES as usize]> {
     let entry_bytes = |tier: &Tier| ENTRY_BYTES + tier.path.as_os_str().len().next_multiple_of(8);
-    if HEADER_BYTES + tiers.iter().map(entry_bytes).sum::<usize>() > PAGE_BYTES as usize {
+    if HEADER_BYTES + tiers.iter().map(entry_bytes).sum::<usize>() > CHECKED_BYTES {
         return None;
     }
     let mut page = [0; PAGE_BYTES as usize];
@@ -81,6 +83,8 @@ pub fn encode(tiers: &[Tier]) -> Option<[u8; PAGE_BYTES as usize]> {
         writer.bytes(path);
         writer.bytes(&[0; 8][..path.len().next_multiple_of(8) - path.len()]);
     }
+    let sum = checksum(&page[..CHECKED_BYTES]);
+    page[CHECKED_BYTES..].copy_from_slice(&sum.to_le_bytes());
     Some(page)
 }
 
@@ -88,10 +92,10 @@ pub fn encode(tiers: &[Tier]) -> Option<[u8; PAGE_BYTES as usize]> {
 pub fn decode(page: &[u8; PAGE_BYTES as usize]) -> Option<Vec<Tier>> {
     let mut reader = Reader(page);
     let (magic, count, _) = (reader.bytes::<8>(), reader.u32(), reader.u32());
-    if magic != MAGIC {
+    if magic != MAGIC || checksum(&page[..CHECKED_BYTES]).to_le_bytes() != page[CHECKED_BYTES..] {
         return None;
     }
-    let mut rest = &page[HEADER_BYTES..];
+    let mut rest = &page[HEADER_BYTES..CHECKED_BYTES];
     let mut tiers = Vec::new();
     for _ in 0..count {
         let (entry, after) = rest.split_at_checked(ENTRY_BYTES)?;
@@ -124,7 +128,8 @@ mod tests {
         let page = encode(&tiers).expect("three paths fit");
         assert_eq!(decode(&page).as_deref(), Some(&tiers[..]));
         assert_eq!(decode(&[0; 4096]), None);
-        for (at, byte) in [(0, 0), (8, 200), (HEADER_BYTES + 24, 9), (HEADER_BYTES + 29, 255)] {
+        // The number of a container, among others: a wrong one would be used again.
+        for (at, byte) in [(0, 0), (8, 200), (HEADER_BYTES, 4), (HEADER_BYTES + 24, 9), (4095, 255)] {
             let mut damaged = page;
             damaged[at] = byte;
             assert_eq!(decode(&damaged), None, "byte {at}");

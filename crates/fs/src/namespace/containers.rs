@@ -198,6 +198,20 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 
+    /// Returns the container that a read at `offset` is about, and how many bytes the file has there, at most
+    /// `len`; `None` if the file is in the region. The container may be gone, or shorter, by the time it is read:
+    /// [`read`](Self::read) tells then.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn container_to_read(&self, ino: Ino, offset: u64, len: usize) -> Result<Option<(Container, usize)>> {
+        let inode = self.inode(ino)?;
+        let Form::Container(container) = inode.form else { return Ok(None) };
+        let len = inode.size.saturating_sub(offset).min(len as u64);
+        self.note_heat(ino, &inode, &(offset..offset.saturating_add(len)));
+        Ok(Some((container, len as usize)))
+    }
+
     pub(super) fn read_container(&self, container: Container, offset: u64, out: &mut [u8]) -> Result<()> {
         match self.tiers.port.read(container, offset, out) {
             Ok(read) if read == out.len() => Ok(()),

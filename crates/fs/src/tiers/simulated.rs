@@ -77,6 +77,13 @@ impl SimulatedContainers {
         self.lock().syncs_fail = true;
     }
 
+    /// Returns a copy that shares nothing.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        let files = self.lock().files.clone();
+        Self(Arc::new(Mutex::new(State { files, ..State::default() })))
+    }
+
     /// Limits the bytes of all containers of a tier together.
     pub fn limit(&self, tier: TierNumber, bytes: u64) {
         self.lock().bytes_max.insert(tier, bytes);

@@ -1,16 +1,18 @@
 //! File systems with known contents, and damage to their metadata.
 
 use super::operation::{Mix, Operation};
-use super::pair::{Pair, format};
+use super::pair::{self, Pair, format, format_with_tiers};
 use super::snapshot::{Snapshot, of_file_system};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use weir_fs::layout::chunk::ENTRY_BYTES;
 use weir_fs::layout::inode::{Form, INODE_BYTES};
+use weir_fs::layout::tier::TIERS_AT;
 use weir_fs::layout::{Chunk, Geometry, Ino, PAGE_BYTES, Time};
 use weir_fs::namespace::{Change, Durability, FileSystem};
 use weir_fs::nvm::{Granule, Memory as _, Simulated};
+use weir_fs::tiers::SimulatedContainers;
 
 pub type Fs = FileSystem<Simulated>;
 
@@ -29,15 +31,20 @@ pub struct Sample {
     pub snapshot: Snapshot,
     /// The inode of each path.
     pub inos: BTreeMap<String, u64>,
+    containers: Option<SimulatedContainers>,
 }
 
 impl Sample {
+    /// Returns a sample; every other one has tiers.
     pub fn new(seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
-        let memory = format(Simulated::new(random.random_range(28..48) << 16, Granule::Word));
-        let mut pair = Pair::new(memory, Durability::Sync);
+        let memory = Simulated::new(random.random_range(28..48) << 16, Granule::Word);
+        let containers = (seed % 2 == 1).then(SimulatedContainers::default);
+        let memory = if containers.is_some() { format_with_tiers(memory) } else { format(memory) };
+        let mix = Mix { move_percent: if containers.is_some() { 20 } else { 0 }, ..MIX };
+        let mut pair = Pair::with_containers(memory, Durability::Sync, containers.clone());
         for _ in 0..random.random_range(40..160) {
-            let operation = MIX.operation(&mut random, &pair.model);
+            let operation = mix.operation(&mut random, &pair.model);
             pair.run(&operation).expect("the operation behaves");
         }
         pair.run(&Operation::Sync).expect("no failure");
@@ -48,7 +55,16 @@ impl Sample {
         fs.sync().expect("no failure");
         let (snapshot, inos) = of_file_system(pair.fs()).expect("a sound file system");
         let memory = pair.fs().store().memory().after_power_loss(|count| count - 1);
-        Self { memory, snapshot, inos }
+        Self { memory, snapshot, inos, containers }
+    }
+
+    /// Mounts a memory that has, or once had, what the sample has.
+    pub fn open(&self, memory: Simulated) -> weir_fs::error::Result<Fs> {
+        pair::open(
+            memory,
+            Durability::Sync,
+            self.containers.as_ref().map(SimulatedContainers::copied).as_ref(),
+        )
     }
 }
 
@@ -78,6 +94,7 @@ fn place(random: &mut SmallRng, fs: &Fs, inos: &[u64]) -> (u64, u64, Option<u64>
     match random.random_range(0..12) {
         0 => (random.random_range(0..2) * PAGE_BYTES, 112, None),
         1 => (Geometry::ROOTS_AT, 32, None),
+        2 if !fs.tiers().is_empty() && random.random_ratio(1, 4) => (TIERS_AT, 64, None),
         2 => (Geometry::LOG_AT, 256, None),
         3..5 => (chunk(random), ENTRY_BYTES, None),
         5 => (geometry.inode_map_at(), 8, None),
