@@ -199,8 +199,8 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Returns the container that a read at `offset` is about, and how many bytes the file has there, at most
-    /// `len`; `None` if the file is in the region. The container may be gone, or shorter, by the time it is read:
-    /// [`read`](Self::read) tells then.
+    /// `len`; `None` if the file is in the region. The container may be gone, or shorter, by the time it is
+    /// read: [`read`](Self::read) tells then.
     ///
     /// # Errors
     /// As [`read`](Self::read).

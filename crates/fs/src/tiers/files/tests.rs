@@ -133,3 +133,53 @@ fn what_was_prepared_can_be_taken_back() {
     assert!(std::fs::read_dir(&sample.tiers[0].path).expect("the directory").next().is_none());
     ContainerFiles::create(&sample.tiers, REGION).expect("they are empty again");
 }
+
+/// A ramfs, which has neither attributes nor holes. It is unmounted in the end.
+struct Ramfs(tempfile::TempDir);
+
+impl Ramfs {
+    fn new() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let flags = rustix::mount::MountFlags::empty();
+        match rustix::mount::mount("ramfs", folder.path(), "ramfs", flags, None) {
+            Ok(()) => Some(Self(folder)),
+            Err(error) => {
+                println!("not tested: mounting needs root: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Ramfs {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn file_systems_without_attributes_and_holes_serve_too() {
+    let Some(ramfs) = Ramfs::new() else { return };
+    let path = ramfs.0.path().to_owned();
+    let tiers = [Tier { class: Class::Disk, path, uuid: [7; 16], next: 1 }];
+    ContainerFiles::create(&tiers, REGION).expect("an empty directory");
+    let containers = ContainerFiles::open(&tiers, REGION, true, |_| false).expect("it is prepared");
+    let container = Container { tier: TierNumber(0), number: 3 };
+    containers.create(container).expect("created");
+    containers.write(container, 0, &[7; 200_000]).expect("written");
+    containers.punch(container, 1000..150_000).expect("zeroed");
+    let mut bytes = vec![1; 200_000];
+    containers.read(container, 0, &mut bytes).expect("read");
+    assert!(bytes[1000..150_000].iter().all(|byte| *byte == 0));
+    assert!(bytes[..1000].iter().chain(&bytes[150_000..]).all(|byte| *byte == 7));
+    let sidecar = sidecar_path(&tiers[0].path, 3);
+    for path in [&b"one"[..], b"two"] {
+        let header = Header { region: REGION, path: path.to_vec(), ..Header::default() };
+        containers.set_header(container, &header).expect("set");
+        assert_eq!(containers.header(container).expect("it"), Some(header));
+    }
+    assert!(sidecar.exists());
+    assert_eq!(containers.list(TierNumber(0)).expect("one"), [3], "a sidecar is no container");
+    containers.remove(container).expect("removed");
+    assert!(!sidecar.exists());
+}
