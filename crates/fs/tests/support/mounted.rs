@@ -75,13 +75,17 @@ impl Mount {
         self.directory.path().join("region")
     }
 
-    pub(crate) fn start(&mut self) {
+    fn memory(&self, writable: bool) -> Mapped {
         // A program that another test starts holds the lock until it has closed all that it inherited.
         let memory = std::iter::repeat_with(|| {
             std::thread::sleep(Duration::from_millis(20));
-            Mapped::open(&self.region(), true)
+            Mapped::open(&self.region(), writable)
         });
-        let memory = memory.take(200).find_map(Result::ok).expect("the region is free");
+        memory.take(200).find_map(Result::ok).expect("the region is free")
+    }
+
+    pub(crate) fn start(&mut self) {
+        let memory = self.memory(true);
         let fs = FileSystem::open_with(memory, Durability::Sync, containers).expect("the file system");
         let path = self.path("");
         let (ready, is_ready) = mpsc::channel();
@@ -106,7 +110,7 @@ impl Mount {
         });
         assert!(unmounted, "it is not in use");
         assert_eq!(server.join().expect("the server ends").expect("without an error"), End::Unmounted);
-        let memory = Mapped::open(&self.region(), false).expect("the region");
+        let memory = self.memory(false);
         let fs = FileSystem::open_read_only_with(memory, containers).expect("the file system");
         let report = check_with_containers(&fs);
         assert!(report.is_clean() && report.orphans == 0, "{report:#?}");
