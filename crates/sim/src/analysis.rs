@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `analyzer` | reads, writes, sizes, and all that follows |
 //! | `blocks` | footprint, critical cache sizes, times between accesses to a block; for a bounded number of blocks |
+//! | `addresses` | where requests begin, by direction and sequentiality |
 //! | `arrivals` | gaps between requests, burstiness |
 //! | `runs` | sequential runs |
 //! | `places`, `popularity` | footprint over time, heat map, skew of accesses over blocks |
@@ -16,6 +17,7 @@
 //! | `read` | the whole analysis of a trace's reader |
 //! | `sample`, `curve` | miss-ratio curves: LRU exactly if possible, any policy from a sample, with its error |
 
+mod addresses;
 mod analyzer;
 mod arrivals;
 mod blocks;
@@ -30,6 +32,7 @@ mod tests;
 mod timeline;
 mod trace_analysis;
 
+pub use addresses::Addresses;
 pub use analyzer::{Analysis, Analyzer, Counted, Critical, Settings, SizesApart};
 pub use arrivals::{Arrivals, Burstiness};
 pub use blocks::{LookedAt, ReuseTimes};

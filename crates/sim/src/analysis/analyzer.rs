@@ -1,5 +1,6 @@
 //! Computes all figures of a trace in one pass.
 
+use super::addresses::{AddressCollector, Addresses};
 use super::arrivals::{ArrivalTimes, Arrivals};
 use super::blocks::{Blocks, LookedAt, ReuseTimes};
 use super::curve::{Curve, sizes};
@@ -33,6 +34,7 @@ pub struct Analyzer {
     sizes: [DistributionCollector; 2],
     /// Sizes of reads and of writes, each of those that are not sequential and of those that are.
     sizes_apart: [[DistributionCollector; 2]; 2],
+    addresses: AddressCollector,
     runs: Runs,
     arrivals: ArrivalTimes,
     timeline: TimelineCollector,
@@ -83,6 +85,8 @@ pub struct Analysis {
     pub write_sizes: Spread,
     /// Sizes of sequential and of other requests apart, in bytes.
     pub sizes_apart: SizesApart,
+    /// Addresses of sequential and of other requests apart.
+    pub addresses: Addresses,
     /// Sequential requests and runs.
     pub sequentiality: Sequentiality,
     /// Times of requests; `null` if the trace has none.
@@ -158,6 +162,7 @@ impl Analyzer {
             accesses: 0,
             sizes: Default::default(),
             sizes_apart: Default::default(),
+            addresses: AddressCollector::default(),
             runs: Runs::default(),
             arrivals: ArrivalTimes::default(),
             timeline: TimelineCollector::default(),
@@ -192,6 +197,7 @@ impl Analyzer {
         self.aligned += u64::from((record.offset.0 | len).is_multiple_of(BLOCK));
         let is_sequential = self.runs.add(record);
         self.sizes_apart[usize::from(is_write)][usize::from(is_sequential)].add(len);
+        self.addresses.add(*block.touched(record).start(), is_write, is_sequential);
         let since = self.arrivals.add(record.at);
         let asked =
             BlockRequest { at: record.at, disk: record.disk.0, offset: record.offset, len: record.len };
@@ -251,6 +257,7 @@ impl Analyzer {
                 sequential_writes: self.sizes_apart[1][1].spread(),
                 other_writes: self.sizes_apart[1][0].spread(),
             },
+            addresses: self.addresses.finish(),
             sequentiality: self.runs.finish(),
             arrivals: self.timed.then(|| self.arrivals.finish()).flatten(),
             reuse_times: self.timed.then(|| self.blocks.reuse_times()),

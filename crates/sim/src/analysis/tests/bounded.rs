@@ -109,6 +109,37 @@ proptest! {
         prop_assert_eq!(&some.popularity.regions, &all.popularity.regions);
     }
 
+    /// Requests are counted in the finest regions that are few enough, and each kind apart.
+    #[test]
+    fn addresses_are_counted_apart(records in records(), most in 4u32..100) {
+        let found = bounded(&records, most);
+        let first = |record: &Record| record.offset.0 / 4096;
+        let (least, end) = (records.iter().map(first).min(), records.iter().map(first).max());
+        let (least, end) = (least.unwrap_or(0), end.unwrap_or(0));
+        let region = (0..).map(|shift| 1 << shift).find(|blocks| end / blocks - least / blocks < REGIONS);
+        let region = region.expect("one is large enough");
+        let found_in = &found.addresses;
+        prop_assert_eq!((found_in.region_blocks, found_in.first_block), (region, least / region * region));
+        let kinds = [
+            (&found_in.sequential_reads, Op::Read, &found.sizes_apart.sequential_reads),
+            (&found_in.other_reads, Op::Read, &found.sizes_apart.other_reads),
+            (&found_in.sequential_writes, Op::Write, &found.sizes_apart.sequential_writes),
+            (&found_in.other_writes, Op::Write, &found.sizes_apart.other_writes),
+        ];
+        for (counts, _, sizes) in kinds {
+            prop_assert_eq!(counts.iter().sum::<u64>(), sizes.count);
+        }
+        for at in 0..=end / region - least / region {
+            for op in [Op::Read, Op::Write] {
+                let region_of = |record: &Record| first(record) / region;
+                let begins = |record: &&Record| record.op == op && region_of(record) == least / region + at;
+                let expected = records.iter().filter(begins).count() as u64;
+                let of_op = kinds.iter().filter(|(_, of, _)| *of == op);
+                prop_assert_eq!(of_op.map(|(counts, ..)| counts[at as usize]).sum::<u64>(), expected);
+            }
+        }
+    }
+
     /// No region is counted too high, and none misses more accesses than stated, which is few.
     #[test]
     fn region_undercount_is_an_upper_bound(
