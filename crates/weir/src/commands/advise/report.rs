@@ -253,6 +253,7 @@ impl Advice {
         }
         words
             .extend(pick.run.iter().flat_map(|run| &run.endurance).map(|kind| self.describe_endurance(kind)));
+        words.extend(stacked_logs(pick));
         words.extend(self.write_budget.map(|(budget, cost)| describe_budget(budget, cost, pick)));
         let at = self.finalists.iter().position(|index| *index == self.pick).unwrap_or(0);
         let ran =
@@ -355,6 +356,17 @@ impl Advice {
         });
         kinds.collect::<Vec<_>>().join(" and ")
     }
+}
+
+/// Returns advice against logs on logs, if the pick has flash, which is a log.
+fn stacked_logs(pick: &Row) -> Option<String> {
+    let has_flash = pick.run.as_ref().is_some_and(|run| !run.endurance.is_empty());
+    has_flash.then(|| {
+        "A log-structured file system or database on its volumes is a log on the SSD's log. Give it \
+         segments at least as large as the SSD's, leave part of the capacity unwritten, let it TRIM whole \
+         segments, and use few logs: weir sim logs computes the writes of both."
+            .to_owned()
+    })
 }
 
 /// Returns a sentence about what a write budget costs the pick.

@@ -102,14 +102,15 @@ impl LogsComparison {
             _ => "aged logs",
         };
         let mut text = format!(
-            "{}\n{} of data, {:.0} % of each log's segments kept free\n\
+            "{}\n{} of data; of each log's segments {:.0} % are kept free and 1 is open\n\
+             ratio: size of a layer / (size of the next one - its reserve)\n\
              {before}, {policies}, {trim}, seed {}\n\n",
             self.load,
             self.data,
             self.reserve * 100.0,
             self.seed
         );
-        let heading = ["RATIO", "SEGMENTS", "FSWA", "FLWA", "TCWA", "STEADY", "DEFRAGMENTED"];
+        let heading = ["RATIO", "SEGMENTS", "FSWA", "FLWA", "TCWA", "STEADY", "WARM-UP", "DEFRAGMENTED"];
         let done = |result: &StackResult| Some(stack_row(result, result.outcome.as_ref()?));
         let stacks = Table::new(heading, self.results.iter().filter_map(done));
         text += &stacks.removed_first(&["DEFRAGMENTED"]).text(width);
@@ -118,6 +119,7 @@ impl LogsComparison {
         {
             text += "\n";
             text += &logs(outcome, width);
+            text += "USED: U / T, valid pages / pages of all segments but the free and open ones kept\n";
         }
         for result in &self.results {
             if let Some(error) = &result.error {
@@ -162,7 +164,7 @@ fn segments(bytes: &[u64]) -> String {
     bytes.iter().map(|bytes| Bytes(*bytes).to_string()).collect::<Vec<_>>().join(" on ")
 }
 
-fn stack_row(result: &StackResult, outcome: &StackOutcome) -> [String; 7] {
+fn stack_row(result: &StackResult, outcome: &StackOutcome) -> [String; 8] {
     let defragmented = |pages: u64| Bytes(pages * outcome.page_bytes).to_string();
     [
         format!("{:.0} %", result.capacity_ratio * 100.0),
@@ -171,6 +173,7 @@ fn stack_row(result: &StackResult, outcome: &StackOutcome) -> [String; 7] {
         format!("{:.3}", outcome.last_amplification),
         format!("{:.3}", outcome.total_amplification),
         if outcome.steady { "yes" } else { "no" }.to_owned(),
+        format!("{:.2} overwrites", outcome.warm_up_overwrites),
         outcome.defragger.map_or_else(|| "-".into(), |done| defragmented(done.pages)),
     ]
 }

@@ -23,6 +23,11 @@ fn reports_fit_the_terminal() {
         assert_fits(|width| stacks.human(width));
         let text = stacks.human(Width::columns(80));
         assert!(text.contains("TCWA") && text.contains("4 MiB of data"), "{text}");
+        // What the figures cannot be compared without.
+        for convention in ["10 % are kept free and 1 is open", "WARM-UP", "ratio: size of a layer", "seed 1"]
+        {
+            assert!(text.contains(convention), "{convention:?} should be in: {text}");
+        }
     }
 }
 
