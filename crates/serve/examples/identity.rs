@@ -123,6 +123,7 @@ impl Volumes for Identity {
             policy: None,
             moves: None,
             degraded: Bytes(0),
+            unreachable: Bytes(0),
             scan_in_progress: false,
         }]
     }
