@@ -48,7 +48,7 @@ fn template() -> &'static (Ram, Vec<u64>) {
     static TEMPLATE: OnceLock<(Ram, Vec<u64>)> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
         let geometry = Geometry::new(SIZE, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
-        let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16] };
+        let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: false };
         let memory = FileSystem::create(Ram(vec![0; SIZE as usize]), &superblock, (0, 0), NOW).expect("space");
         let mut fs = FileSystem::open(memory, Durability::Sync).expect("a file system");
         let mut inos = vec![Ino::ROOT];
