@@ -161,6 +161,8 @@ pub struct Oracle {
     /// Volumes with a flush whose client disconnected: a loss may have been reported to nobody. The ticket is
     /// that of the flush from which on flushes guarantee something again, once it is known.
     unseen_flushes: BTreeMap<usize, Option<Ticket>>,
+    /// Whether, since the last crash, a client has flushed whose replies nobody reads.
+    has_unread_flushes: bool,
     /// Changes that failed since the last crash: nobody knows what they left in a device's cache, even if a
     /// read has returned the previous contents.
     failed: Vec<Place>,
@@ -505,6 +507,7 @@ impl Oracle {
         self.unsettled.clear();
         self.failed_flush_volumes.clear();
         self.unseen_flushes.clear();
+        self.has_unread_flushes = false;
         self.failed.clear();
         for sector in self.volumes.iter_mut().flatten() {
             if let [only] = sector.as_slice()

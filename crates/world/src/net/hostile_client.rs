@@ -48,6 +48,11 @@ impl HostileClient {
         matches!(self, Self::Flushes(_) | Self::Reads(_) | Self::Stuck(_) | Self::Garbage(_))
     }
 
+    /// Reports whether it flushes a volume.
+    pub(super) const fn flushes(self) -> bool {
+        matches!(self, Self::Flushes(_))
+    }
+
     pub(super) fn connect(
         self,
         volumes: &[String],

@@ -42,9 +42,19 @@ impl Oracle {
         self.flush_failed(ticket);
     }
 
+    /// Handles a client that flushes and reads no replies: a loss may be reported to it, and is then none for
+    /// clients that connect later.
+    pub fn note_unread_flushes(&mut self) {
+        self.has_unread_flushes = true;
+    }
+
     /// Reports whether a loss may have been reported to another flush of its volume, which has not been
-    /// answered yet, or whose client has disconnected and is not known to have reconnected.
+    /// answered yet, whose reply nobody reads, or whose client has disconnected and is not known to have
+    /// reconnected.
     pub fn has_concurrent_flush(&self, ticket: Ticket) -> bool {
+        if self.has_unread_flushes {
+            return true;
+        }
         let found = self.flushes.iter().find(|(open, _)| *open == ticket);
         let Some((_, volume)) = found else { return false };
         let is_beside = self.flushes.iter().any(|(open, of)| *open != ticket && of == volume);

@@ -325,6 +325,19 @@ fn reduced_guarantee_applies_to_in_flight_writes() {
     assert!(oracle.read_done(read, Answer::Zeros).is_ok());
 }
 
+/// A flush guarantees nothing while a loss may be reported to a client that reads no replies.
+#[test]
+fn unread_flushes_may_hear_of_a_loss() {
+    let mut oracle = oracle();
+    let alone = oracle.flush(0);
+    assert!(!oracle.has_concurrent_flush(alone));
+    oracle.note_unread_flushes();
+    assert!(oracle.has_concurrent_flush(alone));
+    oracle.crash(StopKind::PowerLoss);
+    let later = oracle.flush(0);
+    assert!(!oracle.has_concurrent_flush(later));
+}
+
 /// Of writes in flight together, either may be a block's first one; only that is guaranteed.
 #[test]
 fn concurrent_write_may_be_first() {

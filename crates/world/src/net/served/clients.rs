@@ -210,6 +210,9 @@ impl ServedPool {
             // It is admitted at some time.
             self.admission_times.fill(u64::MAX);
         }
+        if stranger.flushes() {
+            self.oracle.note_unread_flushes();
+        }
         let (rng, now) = (self.world.fork_rng(), self.world.now());
         let names = self.volumes.iter().map(|volume| &volume.name).chain(self.side_volumes.keys());
         let names: Vec<String> = names.cloned().collect();
