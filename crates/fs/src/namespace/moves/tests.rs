@@ -74,6 +74,25 @@ fn a_container_that_cannot_be_made_durable_fails_the_commit() {
 }
 
 #[test]
+fn an_operation_that_fails_keeps_the_container() {
+    let (mut fs, _) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    fs.evict_now(ino).expect("a tier takes it");
+    fs.sync().expect("no failure");
+    let failed: Result<()> = fs.transact(|fs| {
+        let mut inode = fs.file(ino)?;
+        let Form::Container(container) = inode.form else { return Ok(()) };
+        fs.resize_container(ino, &mut inode, container, 0)?;
+        fs.set_inode(ino, &inode);
+        Err(Error::TooLarge)
+    });
+    assert!(matches!(failed, Err(Error::TooLarge)));
+    file(&mut fs, "other", 10);
+    fs.sync().expect("no failure");
+    assert_eq!(read(&fs, ino).expect("it has its container"), contents(ino, 9000));
+}
+
+#[test]
 fn a_vanished_tier_fails_its_files_alone() {
     let (mut fs, containers) = file_system();
     let (gone, kept, other) = (file(&mut fs, "a", 9000), file(&mut fs, "b", 9000), file(&mut fs, "c", 9000));
