@@ -183,3 +183,20 @@ fn file_systems_without_attributes_and_holes_serve_too() {
     containers.remove(container).expect("removed");
     assert!(!sidecar.exists());
 }
+
+/// A container closed with changes could not be made durable any more.
+#[test]
+fn containers_with_changes_stay_open() {
+    let sample = sample();
+    let files = sample.open().expect("both directories");
+    let number = |number| Container { tier: TierNumber(0), number };
+    for at in 0..OPEN_MAX as u64 + 100 {
+        std::fs::write(container_path(&sample.tiers[0].path, at), b"old").expect("space");
+    }
+    files.write(number(0), 0, b"new").expect("space");
+    for container in (1..OPEN_MAX as u64 + 100).map(number) {
+        files.read(container, 0, &mut [0]).expect("it is there");
+    }
+    let open = lock(&files.open);
+    assert!(open.len() <= OPEN_MAX && open.get(&number(0)).is_some_and(|open| open.is_dirty));
+}
