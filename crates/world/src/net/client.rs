@@ -540,7 +540,7 @@ impl Connection {
                 same.map_err(|difference| Failure::Difference { ask, difference })?;
             }
             // The server may have reported the loss of the data to another client, which has not received the
-            // reply yet: a loss is reported once.
+            // reply yet, or never reads it.
             Op::Flush if judge.faults.is_broken && judge.oracle.has_concurrent_flush(ticket) => {
                 judge.oracle.abandon_flush(ticket);
             }
