@@ -24,12 +24,16 @@ use weir_model::{Bytes, ErrorKind};
 pub struct CheckDocument {
     /// Path of the region.
     region: String,
-    /// Nothing contradicts the format or itself, after the repair if there was one.
+    /// Nothing contradicts the format or itself, after the repair if there was one, and no container is
+    /// missing.
     clean: bool,
     /// What contradicted the format or itself, 1000 at most.
     findings: Vec<String>,
-    /// Findings beyond those in `findings`.
+    /// Findings beyond those in `findings` and `missing`.
     findings_omitted: u64,
+    /// Containers and tiers that files of the region need and that are not there, 1000 at most. No repair
+    /// brings them back.
+    missing: Vec<String>,
     /// Directories found.
     directories: u64,
     /// Other files found.
@@ -76,7 +80,8 @@ fn try_check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
     let may_cancel = signals::end_with(exit::CANCELLED)?;
     let memory = Mapped::open(region, repair).map_err(|error| open_failure(&error))?;
     let (memory, found) = match verify(region, memory) {
-        Ok(found) if found.0.is_clean() || !repair => return Ok(document(region, found.0, None)),
+        // A region that only lacks containers needs no repair.
+        Ok(found) if found.0.findings.is_empty() || !repair => return Ok(document(region, found.0, None)),
         Ok((report, memory)) => (memory, Some(report)),
         // What keeps the file system from being opened may be repairable, too.
         Err(failure) if repair && failure.kind == ErrorKind::Corrupt => {
@@ -93,7 +98,6 @@ fn try_check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
     if report.findings.is_empty() {
         let found = found.unwrap_or_default();
         (report.findings, report.more_findings) = (found.findings, found.more_findings);
-        let lost = [lost, report.missing.clone()].concat();
         return Ok(document(region, report, Some(RepairPart { repaired, lost, omitted: more })));
     }
     Err(refused(region, &Refusal::Incomplete(report.findings)))
@@ -110,8 +114,9 @@ fn document(region: &Path, report: Report, repair: Option<RepairPart>) -> CheckD
     CheckDocument {
         region: region.display().to_string(),
         clean: report.missing.is_empty() && (report.findings.is_empty() || repair.is_some()),
-        findings: [report.findings, report.missing].concat(),
+        findings: report.findings,
         findings_omitted: report.more_findings,
+        missing: report.missing,
         directories: report.directories,
         files: report.files,
         orphans: report.orphans,
@@ -163,20 +168,21 @@ impl CheckDocument {
             );
         }
         list(&mut text, "", &self.findings, self.findings_omitted);
-        let Some(RepairPart { repaired, lost, omitted }) = &self.repair else {
-            text += match self.clean {
-                true => "clean",
-                false => {
-                    "not clean: weir fs check --repair repairs what takes no guessing; copy the region first"
-                }
-            };
-            return text;
-        };
-        list(&mut text, "repaired:\n", repaired, 0);
-        list(&mut text, "lost, or in doubt:\n", lost, *omitted);
-        text + match self.clean {
-            true => "clean after the repair",
-            false => "the region is clean, but containers are missing: put them back, or remove their files",
+        list(&mut text, "missing:\n", &self.missing, 0);
+        if let Some(RepairPart { repaired, lost, omitted }) = &self.repair {
+            list(&mut text, "repaired:\n", repaired, 0);
+            list(&mut text, "lost, or in doubt:\n", lost, *omitted);
+        }
+        text + match (&self.repair, self.findings.is_empty(), self.missing.is_empty()) {
+            (None, false, _) => {
+                "not clean: weir fs check --repair repairs what takes no guessing; copy the region first"
+            }
+            (None, true, true) => "clean",
+            (Some(_), _, true) => "clean after the repair",
+            (..) => {
+                "the region is clean, but containers are missing: mount their file system or put them back; \
+                 if they are lost, remove their files"
+            }
         }
     }
 }
