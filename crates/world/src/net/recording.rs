@@ -33,8 +33,10 @@ pub(super) struct Recording {
     has_begun: bool,
     /// True if it follows another recording whose connection the server may not have seen closed.
     is_next: bool,
-    /// True if its end was requested.
+    /// True if its end was requested, or the server stops: what is answered later need not be recorded.
     is_ending: bool,
+    /// True if its client has closed its sending side.
+    is_shut: bool,
     frames: Frames,
     recorded: Vec<RequestKey>,
     /// Requests since it began that are not answered.
@@ -77,6 +79,7 @@ impl Recording {
             has_begun: false,
             is_next,
             is_ending: false,
+            is_shut: false,
             frames: Frames::default(),
             recorded: Vec::new(),
             unanswered: Vec::new(),
@@ -85,8 +88,14 @@ impl Recording {
         }))
     }
 
-    /// Notes that the server stops, or that there are so many control sessions that it may evict this one
-    /// before it has begun.
+    /// Notes that the server stops: the recording ends with requests that have not been passed to the engine
+    /// yet, because they wait for memory or for a limit.
+    pub(super) const fn note_stop(&mut self) {
+        self.note_crowd();
+        self.is_ending = true;
+    }
+
+    /// Notes that there are so many control sessions that the server may evict this one before it has begun.
     pub(super) const fn note_crowd(&mut self) {
         self.may_fail |= !self.has_begun;
     }
@@ -94,14 +103,14 @@ impl Recording {
     /// Closes its sending side: the server sends the remaining requests.
     pub(super) fn end(&mut self, sockets: &mut Sockets) {
         if self.can_end() {
-            self.is_ending = true;
+            (self.is_ending, self.is_shut) = (true, true);
             sockets.shut(self.conn);
         }
     }
 
     /// Reports whether its end can be requested.
     pub(super) const fn can_end(&self) -> bool {
-        self.has_begun && !self.is_ending
+        self.has_begun && !self.is_shut
     }
 
     /// Notes that a volume is replaced by another one.
@@ -112,7 +121,11 @@ impl Recording {
 
     /// Notes a request that a client begins.
     pub(super) fn note_request(&mut self, ticket: Ticket, key: RequestKey) {
-        if self.can_end() && self.volumes.contains(&key.0) && !self.replaced.contains(&key.0) {
+        if self.has_begun
+            && !self.is_ending
+            && self.volumes.contains(&key.0)
+            && !self.replaced.contains(&key.0)
+        {
             self.unanswered.push((ticket, key));
         }
     }

@@ -226,7 +226,7 @@ impl ServedPool {
         self.operator.orders.clear();
         self.end_orders(Rng::new(Seed(self.world.digest())).chance(0.5))?;
         self.is_stopping = true;
-        self.recording.iter_mut().for_each(|recording| recording.note_crowd());
+        self.recording.iter_mut().for_each(|recording| recording.note_stop());
         // The stop is requested at the control socket, or by a signal.
         if self.world.fork_rng().chance(0.5) {
             self.operator.orders.push_back(OperatorRequest::Stop);
