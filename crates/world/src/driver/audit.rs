@@ -59,7 +59,11 @@ impl Driver {
         // After a failure, a flush of each volume may fail to report the loss.
         let is_durable = self.flush_all()? || self.flush_all()?;
         let until = self.world.now() + RESTORE_TIMEOUT;
-        while self.is_auditable() || (is_durable && self.has_recovered()) {
+        while self.may_audit(is_durable) {
+            // What fails meanwhile is recorded by then: a member of the metadata may be left behind.
+            if !self.wait_for_commands()? || !self.may_audit(is_durable) {
+                return Ok(());
+            }
             let Some(pool) = self.read_pool()? else { return Ok(()) };
             let lacking = self.find_single_copy(&pool);
             let lacking = lacking.map(|lacking| Failure::NotRedundant { lacking, within: RESTORE_TIMEOUT });
@@ -75,6 +79,11 @@ impl Driver {
             self.advance_by(CHECK_INTERVAL)?;
         }
         Ok(())
+    }
+
+    /// Reports whether redundancy must be complete on the devices, or soon. `is_durable`: everything is.
+    fn may_audit(&mut self, is_durable: bool) -> bool {
+        self.is_auditable() || (is_durable && self.has_recovered())
     }
 
     /// Flushes every volume; returns whether all succeeded. Nothing may be in flight.
