@@ -319,9 +319,15 @@ impl DataPath {
         if reading.in_flight > 0 {
             return;
         }
-        match (reading.take_restart(), piece.error) {
+        let restart = reading.take_restart();
+        let Piece { key, range, locks_blocks, error, .. } = *piece;
+        match (restart, error) {
             (Some(Some(error)), None) => self.restart_read(id, error, memory),
             (Some(None), None) => self.base.requests.lock_read(id),
+            // A write to the copies has overtaken the read.
+            (None, None) if !locks_blocks && self.is_being_mirrored(key, range) => {
+                self.base.requests.lock_read(id);
+            }
             _ => self.base.piece_ended(id),
         }
     }

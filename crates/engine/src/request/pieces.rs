@@ -71,8 +71,9 @@ impl Requests {
         }
     }
 
-    /// Restarts the reads in flight of blocks that are cleared. Cost: linear in the pieces in flight.
-    pub(crate) fn restart_cleared_reads(&mut self, key: ExtentKey, range: BlockRange) {
+    /// Restarts the reads in flight of blocks that are cleared, or that no copy took. Cost: linear in the
+    /// pieces in flight.
+    pub(crate) fn restart_reads(&mut self, key: ExtentKey, range: BlockRange) {
         for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| piece.is_reading(key, range)) {
             piece.restart(None);
         }

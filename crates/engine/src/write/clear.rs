@@ -58,7 +58,7 @@ impl DataPath {
         self.base.durability.doubt.settle(key, range);
         if changes {
             if !self.base.core.is_planted(Mutant::ReadNotRepeatedAfterClear) {
-                self.base.requests.restart_cleared_reads(key, range);
+                self.base.requests.restart_reads(key, range);
             }
             self.base.core.map.clear_blocks(key, range, keep);
             self.base.requests.locks.request_tidying(key);

@@ -12,7 +12,7 @@
 //! second copy later.
 //!
 //! A read that meets blocks being written waits for the write: it could return data of one copy that the
-//! other never gets.
+//! other never gets. So does one that a write overtakes: it restarts when it has been executed.
 
 use crate::core::Core;
 use crate::device::unflushed::UnflushedWrite;

@@ -95,6 +95,7 @@ impl DataPath {
             self.note_copies_written(key, !bad.is_empty(), good.len());
         }
         if good.is_empty() {
+            self.base.requests.restart_reads(key, range);
             let addresses: SmallVec<[Address; 2]> = legs.iter().map(|leg| leg.address).collect();
             return self.write_failed(id, target, &addresses, error);
         }
