@@ -1,6 +1,7 @@
 //! Loads: sources of requests to a pool, from a trace ([`Replay`]) or synthetic ([`Synthetic`], [`Postmark`],
 //! several of them concurrently), block by block or by programs that use [`file_system`].
 
+pub mod block_costs;
 mod concurrent;
 pub mod dbench;
 pub mod file_system;
@@ -137,6 +138,11 @@ pub trait Load {
     /// Returns the steps of the ramp by which its operations arrive, if they do; else none.
     fn ramp_steps(&self) -> Vec<RampStep> {
         Vec::new()
+    }
+
+    /// Returns what its blocks cost in a closed loop, if the load keeps an account of it.
+    fn block_costs(&self) -> Option<&block_costs::BlockCosts> {
+        None
     }
 }
 

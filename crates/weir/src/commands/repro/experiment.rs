@@ -1,13 +1,13 @@
 //! Runs experiments, as many at the same time as there are processors.
 
-use super::results::{ExperimentId, Period, Results, WINDOWS, of_pool};
+use super::results::{ExperimentId, Metrics, Period, Results, WINDOWS, of_blocks, of_pool};
 use super::runner::Runner;
 use crate::failure::{Failure, REPORT_DEFECT};
 use weir_engine::Percent;
 use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos, Seed};
 use weir_policy::harm::{MoveControl, Rules};
 use weir_policy::placement::{Placement, Settings, find_policy};
-use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Outcome, Plan, PoolSpec, SimError, place};
+use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, SimError, place};
 
 /// Creates an experiment's load from a seed and the load's duration.
 pub(super) type MakeLoad = Box<dyn Fn(u64, Nanos) -> Result<Box<dyn Load>, SimError> + Send + Sync>;
@@ -70,7 +70,8 @@ impl Experiment {
         Some((known.create)(&settings))
     }
 
-    fn run(&self, seed: u64, duration: Nanos) -> Result<Outcome, Failure> {
+    /// Runs it with this seed, and returns its metrics.
+    fn run(&self, seed: u64, duration: Nanos) -> Result<Metrics, Failure> {
         let refused = |error: SimError| {
             let mut failure = Failure::from_message(ErrorKind::Usage, &error.to_string());
             failure.message = format!("{}: {}", self.name, failure.message);
@@ -88,7 +89,10 @@ impl Experiment {
             windows: WINDOWS,
             seed: Seed(seed),
         };
-        place(&self.pool, policy, &mut *load, &plan).map_err(refused)
+        let outcome = place(&self.pool, policy, &mut *load, &plan).map_err(refused)?;
+        let mut metrics = of_pool(&outcome, self.processes, &self.periods, self.saturation_limit);
+        metrics.extend(load.block_costs().map(of_blocks).unwrap_or_default());
+        Ok(metrics)
     }
 }
 
@@ -99,10 +103,7 @@ pub(super) fn run(experiments: &[Experiment], runner: &Runner<'_>) -> Result<Res
         let duration = runner.duration(experiment.duration);
         let tags = [experiment.load_file, runner.variant];
         let id = ExperimentId::new(&experiment.name, tags, seed, duration);
-        let metrics = runner.file.get_or_run(&id, || {
-            let outcome = experiment.run(seed, duration)?;
-            Ok(of_pool(&outcome, experiment.processes, &experiment.periods, experiment.saturation_limit))
-        })?;
+        let metrics = runner.file.get_or_run(&id, || experiment.run(seed, duration))?;
         Ok::<_, Failure>((ExperimentId { experiment: experiment.name.clone(), ..id }, metrics))
     };
     let outcomes = runner.run(&format!("{} experiments in virtual time", jobs.len()), &jobs, run)?;

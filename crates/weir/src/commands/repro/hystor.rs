@@ -2,7 +2,7 @@
 //! 7).
 
 use super::experiment::{Experiment, MakeLoad, pool};
-use super::loads::{ProcessLoad, postmark, shape, words};
+use super::loads::{ProcessLoad, accounted, postmark, shape, words};
 use super::parameters::Parameters;
 use super::{Measures, Reproduction, Setting};
 use crate::failure::Failure;
@@ -152,7 +152,8 @@ impl<'p> Experiments<'p> {
     fn load(&mut self, load: &LoadCase) -> Result<(), Failure> {
         let p = self.p;
         let (disk, ssd) = (p.drive("disk")?, p.drive("ssd")?);
-        self.push(format!("{}, disk", load.name), self.experiment(load, &[disk])?);
+        let on_disk = self.experiment(load, &[disk])?;
+        self.push(format!("{}, disk", load.name), Experiment { load: accounted(on_disk.load), ..on_disk });
         self.push(format!("{}, ssd", load.name), self.experiment(load, &[ssd])?);
         let (spaces, areas): ([f64; 5], [f64; 3]) = (p.shares("spaces")?, p.shares("write_back")?);
         for space in spaces {

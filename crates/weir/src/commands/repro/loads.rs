@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::pool_file;
 use std::ops::Range;
 use weir_model::{Bytes, Nanos};
+use weir_sim::load::block_costs::AccountedLoad;
 use weir_sim::load::dbench::{Dbench, Recording};
 use weir_sim::load::file_system::{FileSystem, FileSystemConfig};
 use weir_sim::load::mix::{Mix, MixProgram, Weights};
@@ -39,6 +40,11 @@ pub(super) fn shape(
 /// Creates the load that these words describe, as `weir sim place` takes them.
 pub(super) fn words(words: String) -> MakeLoad {
     Box::new(move |seed, _| parse(&words, seed, pool_file::size, pool_file::duration))
+}
+
+/// Makes a load keep an account of what its blocks cost.
+pub(super) fn accounted(load: MakeLoad) -> MakeLoad {
+    Box::new(move |seed, lasts| Ok(Box::new(AccountedLoad::new(load(seed, lasts)?)) as Box<dyn Load>))
 }
 
 /// Processes on one file system.

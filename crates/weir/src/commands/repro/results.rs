@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use weir_model::Nanos;
 use weir_sim::cache::CacheOutcome;
+use weir_sim::load::block_costs::{BlockCosts, BlockRank};
 use weir_sim::load::ramp::saturation;
 use weir_sim::{DeviceOutcome, Outcome, Responses, Window};
 
@@ -195,7 +196,7 @@ impl ResultsFile {
 
 /// The metrics of an experiment on a pool. Those of a period have its name at the end; see [`of_pool`].
 #[cfg(test)]
-pub(super) const POOL_METRICS: [&str; 23] = [
+pub(super) const POOL_METRICS: [&str; 29] = [
     "rate",
     "saturation",
     "base response",
@@ -219,6 +220,12 @@ pub(super) const POOL_METRICS: [&str; 23] = [
     "ratio of written, last to first device, in PERIOD",
     "ratio of read, last to first device, in PERIOD",
     "ratio of written to the last device, PERIOD to PERIOD",
+    "ratio of accumulated latency, by latency",
+    "ratio of accumulated latency, by frequency",
+    "ratio of accumulated latency, by request size",
+    "ratio of accumulated latency, by seek distance",
+    "ratio of accumulated latency, by reuse distance",
+    "ratio of accumulated latency, by frequency and seek distance",
 ];
 
 /// Returns the metrics of an experiment on a pool: a load of so many processes, of which some periods count
@@ -270,6 +277,23 @@ pub(super) fn of_pool(
     });
     let values = values.into_iter().map(|(name, value)| (name.to_owned(), value));
     finite(values.chain(of_periods).chain(written))
+}
+
+/// Returns what the blocks that are first by a metric accumulate, as ratio to those that are first by
+/// frequency/request size.
+pub(super) fn of_blocks(costs: &BlockCosts) -> Metrics {
+    let ranks = [
+        ("latency", BlockRank::Latency),
+        ("frequency", BlockRank::Frequency),
+        ("request size", BlockRank::RequestSize),
+        ("seek distance", BlockRank::SeekDistance),
+        ("reuse distance", BlockRank::ReuseDistance),
+        ("frequency and seek distance", BlockRank::TotalSeekDistance),
+    ];
+    let base = costs.accumulated(BlockRank::InverseBitmap);
+    let ratio =
+        |(name, rank)| (format!("{RATIO}accumulated latency, by {name}"), costs.accumulated(rank) / base);
+    finite(ranks.into_iter().map(ratio))
 }
 
 /// Returns the metrics of a period.
