@@ -7,6 +7,9 @@ use crate::SimError;
 use weir_model::{Bytes, Nanos, Op};
 use weir_trace::{Disk, Record};
 
+#[cfg(test)]
+mod tests;
+
 /// Returns a load's requests until `until` as trace records: without flushes; each volume is a disk.
 pub fn records(load: &mut dyn Load, until: Nanos) -> impl Iterator<Item = Record> {
     let mut now = Nanos(0);

@@ -12,7 +12,7 @@
 //! | `files=` | maximum number of files; at first half of them exist | `20000` |
 //! | `size=` | range of file sizes, uniformly distributed: `1KiB-10KiB` | `1KiB-10KiB` |
 //! | `appends=` | share of appends among reads and appends | `50%` |
-//! | `creates_or_removes=` | share of transactions that create or remove a file | `100%` |
+//! | `makes=` | share of transactions that create or remove a file | `100%` |
 //! | `memory=` | share of reads served from memory | `0%` |
 //! | `sync` | flush after each change | no |
 //! | `rate=` | transactions per second, for an open loop | `100` |

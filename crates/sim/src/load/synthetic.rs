@@ -160,6 +160,11 @@ impl Synthetic {
     }
 
     fn current_phase(&mut self, now: Nanos) -> usize {
+        if now >= self.phase_end {
+            // Whole rounds of phases in which no request arrived.
+            let round = self.duration().0.max(1);
+            self.phase_end += Nanos(now.since(self.phase_end).0 / round * round);
+        }
         while now >= self.phase_end {
             self.phase = (self.phase + 1) % self.phases.len();
             self.phase_end += self.phases[self.phase].duration;
