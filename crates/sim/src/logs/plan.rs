@@ -32,10 +32,12 @@ pub enum StackPrecondition {
     Fill,
     /// Every page of the data is written once, then twice as many pages at random: the layers have cleaned.
     Age,
+    /// The load's own first requests, so many, are carried out.
+    Requests(u64),
 }
 
 impl StackPrecondition {
-    /// All, by the names that commands use.
+    /// All that need no number, by the names that commands use.
     pub const ALL: [(&'static str, Self); 3] =
         [("empty", Self::Empty), ("fill", Self::Fill), ("age", Self::Age)];
 }

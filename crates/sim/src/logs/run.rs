@@ -32,7 +32,7 @@ pub fn data_size(load: &dyn Load) -> Bytes {
 /// Fails if a log is too small, if the load writes nothing, or if cleaning is stuck.
 pub fn simulate(load: &mut dyn Load, plan: &StackPlan) -> Result<StackOutcome, SimError> {
     let mut run = Run::new(load, plan)?;
-    run.precondition()?;
+    run.precondition(load)?;
     run.play(load, plan.repetition.warm_up_max, false)?;
     let warm = run.overwrites();
     let before = run.state();
@@ -96,9 +96,10 @@ impl<'p> Run<'p> {
     }
 
     /// Fills the layers as planned. The pages count as no user's.
-    fn precondition(&mut self) -> Result<(), SimError> {
+    fn precondition(&mut self, load: &mut dyn Load) -> Result<(), SimError> {
         let random = match self.plan.precondition {
             StackPrecondition::Empty => return Ok(()),
+            StackPrecondition::Requests(count) => return self.take_first(load, count),
             StackPrecondition::Fill => 0,
             StackPrecondition::Age => AGE_OVERWRITES * self.pages,
         };
@@ -106,6 +107,17 @@ impl<'p> Run<'p> {
         let mut draw = Rng::new(self.plan.seed);
         for _ in 0..random {
             layer::write(&mut self.layers, draw.below(self.pages))?;
+        }
+        self.window_start = self.state();
+        Ok(())
+    }
+
+    /// Carries out so many requests of the load.
+    fn take_first(&mut self, load: &mut dyn Load, count: u64) -> Result<(), SimError> {
+        for _ in 0..count {
+            let arrival = load.next_arrival(self.now);
+            self.now = arrival.at;
+            self.take(&arrival)?;
         }
         self.window_start = self.state();
         Ok(())

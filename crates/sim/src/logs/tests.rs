@@ -75,6 +75,42 @@ fn filled_and_aged_layers_clean_from_the_first_write() {
 }
 
 /// A log that never cleans adds nothing, above or below; a single log is the device of a flash simulation.
+/// A load that first writes all of its data in order, and then at random.
+fn filling() -> Box<dyn Load> {
+    words(
+        "scan reads=0% size=4KiB over=16MiB rate=4096 for=1s / uniform reads=0% over=16MiB rate=1000 for=1h",
+    )
+}
+
+/// The load's own first requests fill the layers, and are in no figure.
+#[test]
+fn first_requests_of_a_load_are_not_counted() {
+    let mut load = filling();
+    let mut first = 0;
+    let mut now = Nanos(0);
+    loop {
+        now = load.next_arrival(now).at;
+        if now >= Nanos::secs(1) {
+            break;
+        }
+        first += 1;
+    }
+    let pages = 16 * 256;
+    assert!(first > pages * 9 / 10, "{first}");
+    let with = |precondition| {
+        let plan = StackPlan { precondition, ..two(32) };
+        simulate(&mut *filling(), &plan).expect("a result")
+    };
+    let (counted, not) = (with(StackPrecondition::Empty), with(StackPrecondition::Requests(first)));
+    assert!((not.warm_up_overwrites - first as f64 / f64::from(pages as u32)).abs() < 1e-9);
+    let written = |outcome: &StackOutcome| (outcome.user_pages, outcome.layers[0].received_pages);
+    assert_eq!(written(&not), (6 * pages, 6 * pages), "what was filled is not among them");
+    assert_eq!(written(&counted), written(&not));
+    let copied = |outcome: &StackOutcome| outcome.layers[0].logs[0].copied_pages;
+    assert!(copied(&not) > copied(&counted), "{} {}", copied(&not), copied(&counted));
+    assert!(not.windows.iter().all(|window| window.measured && window.overwrites > 0.9));
+}
+
 #[test]
 fn one_log_on_a_trivial_log_equals_a_flash_simulation() {
     let nand = Nand { block: 64, over_provisioning: OverProvisioning::OfAll(0.2), ..Nand::default() };
