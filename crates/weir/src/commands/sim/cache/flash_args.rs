@@ -234,6 +234,38 @@ fn warm_up(text: &str) -> Result<WarmUpShare, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_text_makes_them_panic(text in "\\PC*") {
+            let _ = (container(&text), share(&text), weights(&text), warm_up(&text));
+        }
+
+        /// Of a container's size and share, what was written is read.
+        #[test]
+        fn containers_have_the_size_and_share_that_are_written(
+            sectors in 8_u64..1 << 50,
+            percent in 0.0_f64..120.0,
+            damage in proptest::option::of((0_usize..20, "\\PC{0,3}")),
+        ) {
+            let text = format!("{}B:{percent}%", sectors * 512);
+            let read = container(&text);
+            if percent > 0.0 && percent < 100.0 {
+                let Container { size, share } = read.expect("a size and a share");
+                prop_assert_eq!(size, Bytes(sectors * 512));
+                prop_assert!((share * 100.0 - percent).abs() < 1e-9, "{}: {}", text, share);
+            } else {
+                prop_assert!(read.is_err(), "{}", text);
+            }
+            if let Some((at, insert)) = damage {
+                let (start, end) = text.split_at(at.min(text.len()));
+                if let Ok(Container { size, share }) = container(&format!("{start}{insert}{end}")) {
+                    prop_assert!(size.0 >= 4096 && size.0.is_multiple_of(512) && share > 0.0 && share < 1.0);
+                }
+            }
+        }
+    }
 
     #[test]
     fn values_are_parsed_or_refused() {

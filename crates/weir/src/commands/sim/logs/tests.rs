@@ -31,6 +31,21 @@ fn reports_fit_the_terminal() {
     }
 }
 
+/// Conventions are those of the run: what is kept free, and how long the warm-up took.
+#[test]
+fn reports_state_the_conventions_of_the_run() {
+    let more = ["--lower-segment", "128KiB", "--reserve", "20%", "--warm-up", "1", "--overwrites", "2"];
+    let stacks = run(&Words::parse_from([&LOAD[..], &more].concat()).args).expect("a stack");
+    let text = stacks.human(Width::UNLIMITED);
+    assert!(text.contains("segments 20 % are kept free and 1 is open"), "{text}");
+    let document = serde_json::to_value(stacks.document()).expect("a document");
+    let outcome = &document["results"][0]["outcome"];
+    let of = |name: &str| format!("{:.2} overwrites", outcome[name].as_f64().expect("a number"));
+    assert_ne!(of("warm_up_overwrites"), of("measured_overwrites"), "{outcome}");
+    assert!(text.contains(&of("warm_up_overwrites")), "{text}");
+    assert!(!text.contains(&of("measured_overwrites")), "{text}");
+}
+
 /// Without options, segments fit a small load, and what is impossible names the options of its layer.
 #[test]
 fn default_segments_fit_small_loads() {
