@@ -30,7 +30,12 @@ pub struct ReproArgs {
     /// [default: a load of weir's own making]
     #[arg(long, value_name = "FILE")]
     pub dbench: Option<PathBuf>,
-    /// Run only experiments whose names contain TEXT; with --causes, only rows and causes that contain it
+    /// Replay the recordings of F2FS in DIR, which bench/record-f2fs makes [default: list the rows that need
+    /// them as missing]
+    #[arg(long, value_name = "DIR")]
+    pub recordings: Option<PathBuf>,
+    /// Run only experiments whose names contain TEXT; with --causes or --sweep, only rows and causes or
+    /// sweeps that contain it
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
     /// Run each experiment as long as the publication's, with five seeds; the medians count
@@ -43,6 +48,9 @@ pub struct ReproArgs {
     /// change of one thing
     #[arg(long, conflicts_with_all = ["plot", "full"])]
     pub causes: bool,
+    /// Sweep what is not published instead: rows with each of several values, and the range that agrees
+    #[arg(long, conflicts_with_all = ["plot", "full", "causes"])]
+    pub sweep: bool,
     /// Run N experiments at the same time [default: as many as there are processors]
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub jobs: Option<usize>,

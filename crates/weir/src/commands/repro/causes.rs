@@ -8,7 +8,7 @@ use super::results::{Results, ResultsFile};
 use super::runner::Runner;
 use super::text::{published, verdict};
 use super::verdict::Verdict;
-use super::{Form, ReproArgs, Reproduction, Setting, recording};
+use super::{Form, ReproArgs, Reproduction, Setting};
 use crate::failure::{Failure, REPORT_DEFECT};
 use crate::output::{Table as Text, Width};
 use schemars::JsonSchema;
@@ -94,7 +94,7 @@ impl Effect {
 /// experiment cannot run.
 pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Explanations, Failure> {
     let publication = reproduction.publication()?;
-    let setting = Setting::new(&publication, args.dbench.as_deref().map(recording).transpose()?);
+    let setting = Setting::new(&publication, args)?;
     let form = Form { is_full: false, seeds: vec![args.seed] };
     let file = ResultsFile::open(args.results.as_deref())?;
     let mut causes = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Expla
         let names: BTreeSet<&String> = rows.iter().flat_map(|(_, _, run)| run.experiments()).collect();
         let without =
             Runner { seeds: &form.seeds, variant: None, names: Some(&names), args, form: &form, file: &file };
-        let changed = changed(&setting, cause).map_err(|what| defect(reproduction, &what))?;
+        let changed = changed(&setting, &cause.change).map_err(|what| defect(reproduction, &what))?;
         let with = Runner { variant: Some(&cause.what), ..without };
         let results = [
             reproduction.measures.run(&publication, &setting, &without)?,
@@ -157,12 +157,12 @@ pub(super) fn rows<'p>(
     cause.rows.iter().map(of).collect()
 }
 
-/// Returns the setting with the change of a cause.
+/// Returns the setting with other values of parameters.
 ///
 /// # Errors
 /// Returns the name of a parameter that does not exist.
-pub(super) fn changed(setting: &Setting, cause: &Cause) -> Result<Setting, String> {
-    let parameters: Result<Parameters, _> = setting.parameters.changed(&cause.change);
+pub(super) fn changed(setting: &Setting, change: &BTreeMap<String, String>) -> Result<Setting, String> {
+    let parameters: Result<Parameters, _> = setting.parameters.changed(change);
     let parameters = parameters.map_err(|name| format!("there is no parameter {name:?}"))?;
     Ok(Setting { parameters, ..setting.clone() })
 }

@@ -77,7 +77,10 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
         let is_exact = runner.variant.is_none() || runner.names.is_some();
         is_exact || (one.trace == experiments::TPCEP && is_in_time)
     };
-    selected.retain(|one| is_varied(one) && runner.selects(&one.name()));
+    // A named experiment that is made of others needs these.
+    let parts = runner.names.map(derived::parts).unwrap_or_default();
+    let is_wanted = |name: &str| runner.selects(name) || parts.contains(name);
+    selected.retain(|one| is_varied(one) && is_wanted(&one.name()));
     let mut results = Results::default();
     for &seed in runner.seeds {
         for trace in TRACES {
@@ -87,7 +90,7 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
             run.add_to(&mut results, &of_trace, statistics)?;
         }
     }
-    if runner.variant.is_none() {
+    if runner.variant.is_none() || runner.names.is_some() {
         derived::add(&mut results, runner.seeds, |name| runner.selects(name));
     }
     Ok(results)

@@ -2,7 +2,8 @@
 //! their segments, their capacities and the number of upper logs.
 //!
 //! The traces are not available. Their writes are synthetic, with the published amounts and request sizes;
-//! what the publication leaves open is fitted. The experiments are those that rows name.
+//! what the publication leaves open is fitted. The experiments are those that rows name. Those on F2FS replay
+//! recordings (`bench/record-f2fs`).
 
 use super::parameters::{Parameters, unusable};
 use super::published::Publication;
@@ -20,10 +21,14 @@ use weir_sim::logs::{
 };
 
 mod experiment;
+mod recordings;
 #[cfg(test)]
 mod tests;
 
 use experiment::{Derived, Experiment, Stack, Uppers};
+use recordings::{Device, Recorded};
+
+pub(super) use recordings::Recordings;
 
 pub(super) const REPRODUCTION: Reproduction = Reproduction {
     name: "log-on-log",
@@ -35,16 +40,33 @@ pub(super) const REPRODUCTION: Reproduction = Reproduction {
 
 /// Metrics of an experiment with stacked logs.
 #[cfg(test)]
-pub(super) const LOG_METRICS: [&str; 9] =
-    ["fswa", "flwa", "tcwa", "upper cleaning", "cleaning", "erases", "erased", "growth", "turning point"];
+pub(super) const LOG_METRICS: [&str; 10] = [
+    "fswa",
+    "flwa",
+    "tcwa",
+    "upper cleaning",
+    "cleaning",
+    "copied",
+    "erases",
+    "erased",
+    "growth",
+    "turning point",
+];
 
 fn notes(setting: &Setting) -> Vec<String> {
     let scale = setting.parameters.share("scale").map_or(1.0, |scale| 1.0 / scale);
-    vec![
+    let mut notes = vec![
         format!("sizes and writes are 1/{scale:.0} of the published ones; --duration has no effect"),
         "the traces prn_0, prn_1 and tpce are not available: their writes are synthetic (see the parameters)"
             .into(),
-    ]
+    ];
+    let all = REPRODUCTION.publication().and_then(|publication| needed(&publication)).unwrap_or_default();
+    let recorded = all.values().filter_map(|experiment| match experiment {
+        Experiment::Recorded(recorded) => Some(recorded),
+        _ => None,
+    });
+    notes.extend(setting.recordings.notes(recorded));
+    notes
 }
 
 /// Returns the unit of the published segments: MB are MiB, at the scale.
@@ -241,6 +263,7 @@ fn needed(publication: &Publication) -> Result<BTreeMap<String, Experiment>, Fai
 #[cfg(test)]
 pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
     let all = needed(&REPRODUCTION.publication()?)?;
+    Device::new(&setting.parameters)?;
     for experiment in all.values() {
         for stack in experiment.stacks(&setting.parameters)? {
             prepare(&setting.parameters, &stack, 1)?;
@@ -256,8 +279,10 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let mut selected = needed(&publication)?;
     let changed = runner.variant.and_then(|variant| variant.split(" x ").next());
     let changed = changed.and_then(|name| publication.parameters.iter().find(|one| one.name == name));
-    selected
-        .retain(|name, _| runner.selects(name) && changed.is_none_or(|parameter| parameter.is_used_by(name)));
+    selected.retain(|name, _| {
+        let is_selected = runner.selects(name) && changed.is_none_or(|parameter| parameter.is_used_by(name));
+        is_selected && setting.recordings.can_run(name)
+    });
     let mut stacks: BTreeMap<String, Stack> = BTreeMap::new();
     for experiment in selected.values() {
         stacks.extend(experiment.stacks(p)?.into_iter().map(|stack| (stack.to_string(), stack)));
@@ -275,13 +300,14 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     };
     let done = runner.run(&format!("{} stacks of logs in virtual time", jobs.len()), &jobs, work)?;
     let done: BTreeMap<(u64, String), Metrics> = done.into_iter().collect();
-    let mut results = Results::default();
+    let mut results = recorded(setting, runner, &selected)?;
     for &seed in runner.seeds {
         let of = |stack: &Stack| done.get(&(seed, stack.to_string())).cloned().unwrap_or_default();
         for (name, experiment) in &selected {
             let metrics = match experiment {
                 Experiment::NoAmplification => no_amplification(),
                 Experiment::Stack(stack) => of(stack),
+                Experiment::Recorded(_) => continue,
                 Experiment::Derived(derived) => derived_metrics(derived, p, &of)?,
             };
             results.add(ExperimentId { experiment: name.clone(), seed, duration_ns: 0 }, metrics);
@@ -291,6 +317,36 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
             let id = ExperimentId { experiment: experiment::NO_AMPLIFICATION.into(), seed, duration_ns: 0 };
             results.add(id, no_amplification());
         }
+    }
+    Ok(results)
+}
+
+/// Replays the recordings of the selected experiments.
+fn recorded(
+    setting: &Setting,
+    runner: &Runner<'_>,
+    selected: &BTreeMap<String, Experiment>,
+) -> Result<Results, Failure> {
+    let of_recordings = selected.iter().filter_map(|(name, experiment)| match experiment {
+        Experiment::Recorded(recorded) => Some((name, recorded)),
+        _ => None,
+    });
+    let mut results = Results::default();
+    let jobs: Vec<(u64, &String, &Recorded)> = runner
+        .seeds
+        .iter()
+        .flat_map(|&seed| of_recordings.clone().map(move |(name, recorded)| (seed, name, recorded)))
+        .collect();
+    if jobs.is_empty() {
+        return Ok(results);
+    }
+    let (device, recordings) = (Device::new(&setting.parameters)?, &setting.recordings);
+    let work = |&(seed, name, recorded): &(u64, &String, &Recorded)| {
+        // Not kept in the file of results: another directory may have other recordings by the same names.
+        Ok::<_, Failure>((seed, name.clone(), device.play(recorded, recordings.read(recorded)?, seed)?))
+    };
+    for (seed, experiment, metrics) in runner.run(&format!("{} recordings", jobs.len()), &jobs, work)? {
+        results.add(ExperimentId { experiment, seed, duration_ns: 0 }, metrics);
     }
     Ok(results)
 }

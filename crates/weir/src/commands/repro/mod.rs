@@ -19,6 +19,7 @@ mod report;
 mod results;
 mod rows;
 mod runner;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -37,6 +38,7 @@ use crate::files;
 use crate::output::{Table, Width};
 use crate::picture;
 use experiment::Experiment;
+use log_on_log::Recordings;
 use parameters::Parameters;
 use published::{Publication, Published};
 pub(crate) use report::ReproDocument;
@@ -108,11 +110,32 @@ struct Setting {
     named_recording: Option<Recording>,
     /// The load that stands for it otherwise.
     stand_in: Recording,
+    /// Recordings of F2FS.
+    recordings: Recordings,
 }
 
 impl Setting {
-    fn new(publication: &Publication, named_recording: Option<Recording>) -> Self {
-        Self { parameters: Parameters::new(publication), named_recording, stand_in: Recording::stand_in() }
+    /// Creates the setting of a run without files.
+    #[cfg(test)]
+    fn without_files(publication: &Publication) -> Self {
+        let none = ReproArgs::default();
+        Self::new(publication, &none).expect("no file to read")
+    }
+
+    /// Reads the files that the arguments name.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be used.
+    fn new(publication: &Publication, args: &ReproArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            parameters: Parameters::new(publication),
+            named_recording: args.dbench.as_deref().map(recording).transpose()?,
+            stand_in: Recording::stand_in(),
+            recordings: args
+                .recordings
+                .as_deref()
+                .map_or_else(|| Ok(Recordings::default()), Recordings::open)?,
+        })
     }
 
     /// Returns the load of dbench.
@@ -194,8 +217,9 @@ impl Reproduction {
     /// # Errors
     /// Fails if a file cannot be used, or if an experiment cannot run.
     fn run(&self, args: &ReproArgs) -> Result<Report, Failure> {
-        let publication = self.publication()?;
-        let setting = Setting::new(&publication, args.dbench.as_deref().map(recording).transpose()?);
+        let mut publication = self.publication()?;
+        let setting = Setting::new(&publication, args)?;
+        publication.supply(|experiment| setting.recordings.can_run(experiment));
         let form = Form::new(args);
         let file = ResultsFile::open(args.results.as_deref())?;
         let runner =
@@ -248,6 +272,15 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
         });
         return Ok(());
     }
+    if args.sweep {
+        let swept = sweep(name, args)?;
+        let document =
+            ReproDocument::Sweeps { reports: swept.iter().map(sweeps::Sweeps::document).collect() };
+        show(common, &document, |width| {
+            swept.iter().map(|one| one.human(width)).collect::<Vec<_>>().join("\n")
+        });
+        return Ok(());
+    }
     let reports = reproduce(name, args)?;
     let document =
         ReproDocument::Reports { full: args.full, reports: reports.iter().map(Report::document).collect() };
@@ -268,10 +301,12 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
 fn refuse_without_name(args: &ReproArgs) -> Result<(), Failure> {
     let options = [
         (args.causes, "--causes"),
+        (args.sweep, "--sweep"),
         (args.only.is_some(), "--only"),
         (args.full, "--full"),
         (args.plot.is_some(), "--plot"),
         (args.results.is_some(), "--results"),
+        (args.recordings.is_some(), "--recordings"),
     ];
     match options.into_iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) => {
@@ -308,6 +343,26 @@ fn explain(name: &str, args: &ReproArgs) -> Result<Vec<causes::Explanations>, Fa
         return Err(Failure::usage(message, "docs/policies/reproductions.md lists them"));
     }
     Ok(explanations)
+}
+
+/// Runs the sweeps of the reproduction of that name, or of all.
+///
+/// # Errors
+/// As [`reproduce`], and if no sweep is declared.
+fn sweep(name: &str, args: &ReproArgs) -> Result<Vec<sweeps::Sweeps>, Failure> {
+    let swept: Vec<_> = selected(name)?
+        .into_iter()
+        .map(|reproduction| sweeps::run(reproduction, args))
+        .collect::<Result<_, _>>()?;
+    if swept.iter().all(sweeps::Sweeps::is_empty) {
+        let only = args.only.as_ref().map(|only| format!(" with {only:?} in a row or its name"));
+        let message = format!("no sweep is declared for {name}{}", only.unwrap_or_default());
+        return Err(Failure::usage(
+            message,
+            "hec and log-on-log have sweeps; the latter's replay --recordings",
+        ));
+    }
+    Ok(swept)
 }
 
 /// Runs the reproduction of that name, or all.

@@ -19,6 +19,33 @@ pub(super) struct Publication {
     /// Changes that may explain why rows differ, for `--causes`.
     #[serde(rename = "cause", default)]
     pub(super) causes: Vec<Cause>,
+    /// What is not published, for `--sweep`.
+    #[serde(rename = "sweep", default)]
+    pub(super) sweeps: Vec<Sweep>,
+}
+
+/// Values of something that is not published.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sweep {
+    /// What is swept.
+    pub(super) what: String,
+    /// The tables whose rows are compared.
+    pub(super) tables: Vec<String>,
+    /// The values, in order.
+    #[serde(rename = "step")]
+    pub(super) steps: Vec<SweepStep>,
+}
+
+/// A value of something that is not published.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SweepStep {
+    /// The value.
+    pub(super) value: String,
+    /// The parameters that have other values then; none for the chosen value.
+    #[serde(default)]
+    pub(super) change: BTreeMap<String, String>,
 }
 
 /// A change of parameters that may explain why rows differ.
@@ -72,6 +99,8 @@ pub(super) struct Row {
     /// Whether it stands beside a row with another assumption about the same figure: neither has a vote.
     pub(super) is_alternative: bool,
     pub(super) source: Source,
+    /// What the user has to supply before the row's experiments can run; `None` for nothing.
+    pub(super) lacking: Option<String>,
     /// Why the row differs, if it does, and the experiment that shows it; `None` if that is not known.
     pub(super) cause: Option<String>,
 }
@@ -233,6 +262,7 @@ struct RawRow {
     #[serde(default)]
     alternative: bool,
     run: Option<Run>,
+    /// With `run`: what the user has to supply for it.
     missing: Option<String>,
     cause: Option<String>,
 }
@@ -271,15 +301,16 @@ impl TryFrom<RawRow> for Row {
             (Published::Unreadable(_), None, Some(_)) => {
                 return fault("an unreadable figure lacks nothing else");
             }
-            (_, Some(run), None) => match run.fault(&published) {
+            (_, Some(run), _) => match run.fault(&published) {
                 Some(what) => return fault(what),
                 None => Source::Run(run),
             },
             (_, None, Some(missing)) => Source::Missing(missing),
-            _ => return fault("it has either `run` or `missing`"),
+            _ => return fault("it has `run` or `missing`"),
         };
+        let lacking = raw.missing.clone().filter(|_| matches!(source, Source::Run(_)));
         let RawRow { quantity, quote, pair, alternative: is_alternative, cause, .. } = raw;
-        Ok(Self { quantity, published, quote, pair, is_alternative, source, cause })
+        Ok(Self { quantity, published, quote, pair, is_alternative, source, lacking, cause })
     }
 }
 
@@ -374,6 +405,17 @@ impl Publication {
             named.is_some_and(|named| named == row.quantity || named == title(&row.quantity, &table.baseline))
         };
         self.rows().filter(is_named).collect()
+    }
+
+    /// Notes that rows lack nothing whose experiments can all run.
+    pub(super) fn supply(&mut self, can_run: impl Fn(&str) -> bool) {
+        for row in self.tables.iter_mut().flat_map(|table| &mut table.rows) {
+            if let Source::Run(run) = &row.source
+                && run.experiments().into_iter().all(|name| can_run(name))
+            {
+                row.lacking = None;
+            }
+        }
     }
 
     /// Returns the names of the experiments that rows need.

@@ -4,6 +4,7 @@ use super::causes::CausesPart;
 use super::published::{Direction, Parameter, Provenance, Publication, Published};
 use super::results::{Metrics, Results, median};
 use super::rows::{Counts, Measurement, RowOutcome, RowResult, compare};
+use super::sweeps::SweepsPart;
 use super::text::{published, verdict};
 use super::variants::Variants;
 use crate::output::{Table, Width, table};
@@ -220,6 +221,11 @@ pub(crate) enum ReproDocument<'a> {
     Causes {
         /// Those of each reproduction.
         reports: Vec<CausesPart<'a>>,
+    },
+    /// The sweeps of what is not published: with `--sweep`.
+    Sweeps {
+        /// Those of each reproduction.
+        reports: Vec<SweepsPart<'a>>,
     },
 }
 

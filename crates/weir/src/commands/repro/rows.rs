@@ -21,7 +21,7 @@ pub(super) enum RowOutcome<'a> {
     Failed,
     /// An experiment was not run.
     NotRun,
-    /// weir cannot run the experiment for lack of this.
+    /// The experiment cannot run for lack of this.
     Missing(&'a str),
     /// The publication has no figure that could be read.
     Unreadable(&'a str),
@@ -74,6 +74,9 @@ pub(super) fn compare<'a>(
         (Source::Unreadable, _) => RowOutcome::Failed,
         (Source::Run(run), published) => {
             let mut outcome = measure(publication, table, published, run, results);
+            if let (RowOutcome::NotRun, Some(what)) = (&outcome, &row.lacking) {
+                outcome = RowOutcome::Missing(what);
+            }
             if let RowOutcome::Measured(measurement) = &mut outcome {
                 let here = results.verdict(published, run, variants.seed);
                 let is_used =

@@ -41,7 +41,7 @@ fn experiments(reproduction: &Reproduction, setting: &Setting) -> (BTreeSet<Stri
 #[test]
 fn rows_name_experiments_and_metrics_that_exist() {
     for (reproduction, publication) in publications() {
-        let (experiments, periods) = experiments(reproduction, &Setting::new(&publication, None));
+        let (experiments, periods) = experiments(reproduction, &Setting::without_files(&publication));
         let has_metric = |name: &str| match reproduction.measures {
             Measures::Pools(_) => results::POOL_METRICS.contains(&name),
             Measures::Ramps(_) => user_optimal::METRICS.contains(&name),
@@ -85,7 +85,7 @@ fn rows_name_experiments_and_metrics_that_exist() {
 #[test]
 fn every_parameter_is_read_from_the_data_or_built_in() {
     for (reproduction, publication) in publications() {
-        let setting = Setting::new(&publication, None);
+        let setting = Setting::without_files(&publication);
         let _ = experiments(reproduction, &setting);
         let read = setting.parameters.names_read();
         for parameter in &publication.parameters {
@@ -133,7 +133,7 @@ fn the_load_of_the_caches_is_a_named_one() {
 #[test]
 fn parameters_name_tables_and_experiments_that_exist() {
     for (reproduction, publication) in publications() {
-        let (experiments, _) = experiments(reproduction, &Setting::new(&publication, None));
+        let (experiments, _) = experiments(reproduction, &Setting::without_files(&publication));
         assert!(!publication.parameters.is_empty(), "{}", reproduction.name);
         for parameter in &publication.parameters {
             let at = format!("{}: parameter {}", reproduction.name, parameter.name);
@@ -151,7 +151,7 @@ fn parameters_name_tables_and_experiments_that_exist() {
 #[test]
 fn causes_name_rows_and_parameters_that_exist() {
     for (reproduction, publication) in publications() {
-        let setting = Setting::new(&publication, None);
+        let setting = Setting::without_files(&publication);
         for cause in &publication.causes {
             let at = format!("{}: {}", reproduction.name, cause.what);
             let rows = causes::rows(&publication, cause).unwrap_or_else(|what| panic!("{at}: {what}"));
@@ -161,11 +161,42 @@ fn causes_name_rows_and_parameters_that_exist() {
                 .map(|(table, row, _)| (&table.at, published::title(&row.quantity, &table.baseline)))
                 .collect();
             assert_eq!(titles.len(), rows.len(), "{at}: rows that cannot be told apart");
-            let changed = causes::changed(&setting, cause).unwrap_or_else(|what| panic!("{at}: {what}"));
+            let changed =
+                causes::changed(&setting, &cause.change).unwrap_or_else(|what| panic!("{at}: {what}"));
             // The values are usable.
             let _ = experiments(reproduction, &changed);
             for name in cause.change.keys() {
                 assert!(changed.parameters.is_read(name), "{at}: {name}");
+            }
+        }
+    }
+}
+
+/// Every sweep has a chosen value, changes parameters that experiments read, and has rows in every table.
+#[test]
+fn sweeps_name_tables_and_parameters_that_exist() {
+    for (reproduction, publication) in publications() {
+        let setting = Setting::without_files(&publication);
+        for sweep in &publication.sweeps {
+            let at = format!("{}: {}", reproduction.name, sweep.what);
+            let chosen = sweep.steps.iter().filter(|step| step.change.is_empty()).count();
+            assert_eq!(chosen, 1, "{at}");
+            let values: BTreeSet<_> = sweep.steps.iter().map(|step| &step.value).collect();
+            assert_eq!(values.len(), sweep.steps.len(), "{at}");
+            for table in &sweep.tables {
+                let is_measured = |(of, row): (&published::Table, &published::Row)| {
+                    of.at == *table && matches!(row.source, Source::Run(_))
+                };
+                assert!(publication.rows().any(is_measured), "{at}: {table}");
+            }
+            for step in &sweep.steps {
+                let changed =
+                    causes::changed(&setting, &step.change).unwrap_or_else(|what| panic!("{at}: {what}"));
+                // The values are usable.
+                let _ = experiments(reproduction, &changed);
+                for name in step.change.keys() {
+                    assert!(changed.parameters.is_read(name), "{at}: {name}");
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use super::experiments::{
     ALL, BEFORE, BOTH_LAYERS, CACHE_ONLY, FIGURE_3_4, FLASH_ONLY, Mode, PERCENTS, SELECTIVE, TPCEP, TRACES,
     VICTIMS, Victims, Way, name,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The user's or the cache's writes: each metric is 1.
 const NO_AMPLIFICATION: &str = "no amplification";
@@ -111,6 +111,15 @@ fn selective(trace: &str) -> (String, [String; 3]) {
 }
 
 const OF_FIGURE_3_3: [&str; 4] = ["web_2", TPCEP, "prn_1", "stg_1"];
+
+/// Returns the experiments that those of these names are made of.
+pub(super) fn parts(names: &BTreeSet<&String>) -> BTreeSet<String> {
+    let best = OF_FIGURE_3_3.into_iter().map(selective).map(|(name, parts)| (name, parts.to_vec()));
+    let pairs = all_pairs()
+        .into_iter()
+        .map(|Pairs { name, pairs }| (name, pairs.into_iter().flat_map(|(of, to)| [of, to]).collect()));
+    best.chain(pairs).filter(|(name, _)| names.contains(name)).flat_map(|(_, parts)| parts).collect()
+}
 
 /// Returns the names of the derived experiments.
 #[cfg(test)]

@@ -69,15 +69,15 @@ impl TraceSource {
     }
 }
 
-/// Returns the words of a load with a share of its amount of data.
+/// Returns the words of a load with a share of its amount of data, and with its parts in the same places.
 fn scaled(words: &str, scale: f64) -> Option<String> {
     let mut is_scaled = false;
     let word = |word: &str| {
-        let Some(size) = word.strip_prefix("over=") else { return Some(word.to_owned()) };
+        let Some((key @ ("over" | "at"), size)) = word.split_once('=') else { return Some(word.to_owned()) };
         let kib: f64 = size.strip_suffix("KiB")?.parse().ok()?;
         let units = (kib * 1024.0 * scale / DATA_UNIT as f64).round().max(1.0) as u64;
         is_scaled = true;
-        Some(format!("over={}B", units * DATA_UNIT))
+        Some(format!("{key}={}B", units * DATA_UNIT))
     };
     let words: Option<Vec<String>> = words.split(' ').map(word).collect();
     words.filter(|_| is_scaled).map(|words| words.join(" "))
@@ -168,5 +168,8 @@ mod tests {
         assert_eq!(scaled(words, 0.5).as_deref(), Some("uniform over=524288B rate=5"));
         assert_eq!(scaled(words, 1e-9).as_deref(), Some("uniform over=65536B rate=5"));
         assert_eq!(scaled("uniform rate=5", 0.5), None);
+        let parts = scaled("uniform over=1024KiB & uniform at=1024KiB over=2048KiB", 0.5);
+        let halves = "uniform over=524288B & uniform at=524288B over=1048576B";
+        assert_eq!(parts.as_deref(), Some(halves), "the parts stay side by side");
     }
 }

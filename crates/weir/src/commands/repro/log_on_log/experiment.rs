@@ -1,6 +1,7 @@
 //! The experiments, by the names that rows use.
 
 use super::super::parameters::Parameters;
+use super::recordings::Recorded;
 use crate::failure::Failure;
 use std::fmt;
 
@@ -13,6 +14,8 @@ pub(super) enum Experiment {
     /// Every metric is 1.
     NoAmplification,
     Stack(Stack),
+    /// A recording on one log.
+    Recorded(Recorded),
     /// A figure of several stacks.
     Derived(Derived),
 }
@@ -68,6 +71,9 @@ impl Experiment {
         if name == NO_AMPLIFICATION {
             return Some(Self::NoAmplification);
         }
+        if let Some(recorded) = Recorded::parse(name) {
+            return Some(Self::Recorded(recorded));
+        }
         let parts: Vec<&str> = name.split(", ").collect();
         if let ["activity", logs] = parts[..] {
             let logs = logs.strip_suffix(" upper logs")?.parse().ok()?;
@@ -107,7 +113,7 @@ impl Experiment {
     /// Fails if a parameter is unusable.
     pub(super) fn stacks(&self, p: &Parameters) -> Result<Vec<Stack>, Failure> {
         Ok(match self {
-            Self::NoAmplification => Vec::new(),
+            Self::NoAmplification | Self::Recorded(_) => Vec::new(),
             Self::Stack(stack) => vec![stack.clone()],
             Self::Derived(Derived::Growth { trace, uppers, ratio, upper, lowers }) => {
                 let one =

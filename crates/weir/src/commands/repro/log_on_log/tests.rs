@@ -1,3 +1,5 @@
+mod recorded;
+
 use super::*;
 
 #[test]
@@ -22,7 +24,7 @@ fn experiments_are_parsed_from_their_names() {
 }
 
 fn prepared(name: &str) -> Prepared {
-    let setting = Setting::new(&REPRODUCTION.publication().expect("valid data"), None);
+    let setting = Setting::without_files(&REPRODUCTION.publication().expect("valid data"));
     let Some(Experiment::Stack(stack)) = Experiment::parse(name) else { panic!("{name} is a stack") };
     prepare(&setting.parameters, &stack, 1).expect("usable parameters")
 }

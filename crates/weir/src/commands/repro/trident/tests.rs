@@ -6,7 +6,7 @@ use weir_policy::Watermarks;
 use weir_sim::fs::FastTier;
 
 fn setting() -> Setting {
-    Setting::new(&REPRODUCTION.publication().expect("valid data"), None)
+    Setting::without_files(&REPRODUCTION.publication().expect("valid data"))
 }
 
 fn prepared(variant: Variant, scale: f64) -> Prepared {
