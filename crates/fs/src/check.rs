@@ -39,6 +39,8 @@ pub struct Report {
     pub missing: Vec<String>,
     /// Containers that no file has, which the next mount removes.
     pub garbage: u64,
+    /// The tier table cannot be read; it is one of the `findings`.
+    pub tier_table_is_damaged: bool,
 }
 
 impl Report {
@@ -91,16 +93,16 @@ pub(crate) struct Examined {
 pub(crate) fn examine<M: Memory>(fs: &FileSystem<M>) -> Examined {
     let mut check = Check {
         fs,
-        report: Report::default(),
+        report: Report { tier_table_is_damaged: fs.has_damaged_tier_table(), ..Report::default() },
         claims: Claims::new(fs),
         names: FxHashMap::default(),
         wrong_pages: Vec::new(),
         containers: FxHashMap::default(),
         next_containers: Vec::new(),
     };
-    let tiers = fs.load_tiers();
-    let tiers = check.report.unless_ok("tier table", tiers).unwrap_or_default();
-    check.next_containers = tiers.iter().map(|tier| tier.next).collect();
+    let tiers = fs.load_tiers().inspect_err(|error| check.report.add(error.to_string())).unwrap_or_default();
+    // None can be in a tier that was removed.
+    check.next_containers = tiers.iter().map(|tier| if tier.is_removed() { 0 } else { tier.next }).collect();
     check.superblocks();
     check.names();
     check.lists();
@@ -326,7 +328,8 @@ impl<M: Memory> Check<'_, M> {
                 .add(format!("inode {}: inode {} has its container {number} of tier {tier}", ino.0, other.0));
         }
         let next = self.next_containers.get(tier as usize).copied().unwrap_or(0);
-        if number >= next {
+        // Without a table, one finding is enough.
+        if number >= next && !self.fs.has_damaged_tier_table() {
             self.report
                 .add(format!("inode {}: container {number} of tier {tier}, whose next is {next}", ino.0));
         }

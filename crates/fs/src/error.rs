@@ -112,6 +112,12 @@ pub enum Error {
         /// Why.
         reason: TierError,
     },
+    /// The tier table cannot be read, so nothing says where the tiers are.
+    #[error(
+        "damaged: the tier table cannot be read; weir fs check --repair --tier DIR, with --tier for the \
+         directory of each tier, writes it again"
+    )]
+    TierTable,
     /// The region's contents contradict its format.
     #[error("damaged: {0}")]
     Damaged(String),
@@ -132,6 +138,9 @@ pub enum TierError {
     /// The marker is that of another tier of the region.
     #[error("the directory is that of tier {0}")]
     OtherTier(u32),
+    /// The tier was removed from the region.
+    #[error("it was removed")]
+    Removed,
     /// A process has the tier open.
     #[error("the directory is in use by another process")]
     InUse,
@@ -171,7 +180,7 @@ impl Error {
             Self::Changing => libc::EBUSY,
             Self::NoTier => libc::ENOSPC,
             Self::Tier { .. } => libc::ENODEV,
-            Self::Failed | Self::Io(_) | Self::Damaged(_) => libc::EIO,
+            Self::Failed | Self::Io(_) | Self::Damaged(_) | Self::TierTable => libc::EIO,
         }
     }
 }

@@ -18,6 +18,7 @@ mod null_files;
 mod rename;
 mod space_requests;
 mod sweep;
+mod tier_changes;
 pub(crate) mod tree;
 
 pub use crate::tiers::Seek;
@@ -115,7 +116,7 @@ impl<M: Memory> FileSystem<M> {
         owner: (u32, u32),
         now: Time,
     ) -> Result<M> {
-        let superblock = &Superblock { has_tiers: !tiers.is_empty(), ..*superblock };
+        let superblock = &Superblock { has_tiers: true, ..*superblock };
         let geometry = superblock.geometry;
         if geometry.size > memory.size() || !geometry.is_valid() {
             return Err(Error::Invalid);
@@ -135,9 +136,7 @@ impl<M: Memory> FileSystem<M> {
             let root =
                 fs.new_inode(Inode::new(Kind::Directory.mode_bits() | 0o755, owner.0, owner.1, now, 0))?;
             debug_assert_eq!(root, Ino::ROOT);
-            if !tiers.is_empty() {
-                fs.set_tiers(tiers)?;
-            }
+            fs.set_tiers(tiers)?;
             fs.new_directory(root, Ino::ROOT)
         })?;
         fs.commit()?;
@@ -177,7 +176,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Opens the file system in `memory` without storing anything there. Damage of the tables, which say what
-    /// is free, does not matter then.
+    /// is free, does not matter then; without the tier table, files in tiers cannot be read.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -204,7 +203,10 @@ impl<M: Memory> FileSystem<M> {
         let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, read_only)?;
         let space = Space::load(&store, geometry, read_only)?;
         let mut fs = Self::assemble(store, superblock, space, InodeIndex::default(), read_only);
-        fs.tiers.table = fs.load_tiers()?;
+        fs.open_tiers();
+        if fs.has_damaged_tier_table() && !read_only {
+            return Err(Error::TierTable);
+        }
         fs.inodes = fs.load_inode_index(read_only)?;
         fs.durability = durability;
         Ok(fs)
@@ -216,7 +218,7 @@ impl<M: Memory> FileSystem<M> {
         let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, false)?;
         let space = Space::load(&store, geometry, true)?;
         let mut fs = Self::assemble(store, superblock, space, InodeIndex::default(), false);
-        fs.tiers.table = fs.load_tiers()?;
+        fs.open_tiers();
         fs.inodes = fs.load_inode_index(true)?;
         Ok(fs)
     }

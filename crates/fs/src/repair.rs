@@ -15,6 +15,7 @@ mod names;
 mod rebuild;
 mod survey;
 mod tables;
+mod tier_table;
 
 use crate::check::{Report, check};
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ use crate::layout::{Geometry, Ino, PAGE_BYTES, Time};
 use crate::namespace::{FileSystem, read_superblock};
 use crate::nvm::Memory;
 use crate::store;
+use crate::tiers::FoundTier;
 use survey::Survey;
 use thiserror::Error;
 
@@ -62,6 +64,14 @@ pub enum Refusal {
     /// Files need new space, and there is none. Files that are intact were not changed.
     #[error("not repaired: no space is free for {0}; copy files from a read-only mount")]
     NoSpace(String),
+    /// The tier table is damaged, and files are in a tier whose directory is not known.
+    #[error("not repaired: {files} files are in tier {tier}; name its directory, too: --tier DIR")]
+    TierNotNamed {
+        /// The tier.
+        tier: u32,
+        /// Files in it.
+        files: u64,
+    },
     /// The repair left something that the check still reports: a defect of weir.
     #[error("the repair left damage: {}", .0.join("; "))]
     Incomplete(Vec<String>),
@@ -73,6 +83,18 @@ pub enum Refusal {
 /// # Errors
 /// Says why it cannot be repaired, and what is lost; see [`Refusal`].
 pub fn repair<M: Memory>(memory: M, now: Time) -> Result<(M, Outcome), Refusal> {
+    repair_with_tiers(memory, &[], now)
+}
+
+/// As [`repair`], with the directories of all tiers, from whose markers a damaged tier table is written again.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_with_tiers<M: Memory>(
+    memory: M,
+    tiers: &[FoundTier],
+    now: Time,
+) -> Result<(M, Outcome), Refusal> {
     let mut outcome = Outcome::default();
     let (memory, superblock) = repair_superblocks(memory, &mut outcome)?;
     let memory = repair_log(memory, &superblock.geometry, &mut outcome)?;
@@ -82,6 +104,7 @@ pub fn repair<M: Memory>(memory: M, now: Time) -> Result<(M, Outcome), Refusal> 
         return Ok((fs.into_memory(), outcome));
     }
     index::repair(&mut fs, &mut outcome)?;
+    tier_table::repair(&mut fs, tiers, &mut outcome)?;
     let mut survey = Survey::read(&fs);
     files::settle(&fs, &mut survey, &mut outcome)?;
     names::settle(&fs, &mut survey, &mut outcome);

@@ -7,7 +7,7 @@ use crate::layout::inode::{Form, Kind};
 use crate::layout::{Ino, PAGE_BYTES, superblock};
 use crate::namespace::{Durability, FileSystem, Located};
 use crate::nvm::Memory;
-use crate::tiers::{Container, TierNumber, TierState, container_path};
+use crate::tiers::{Container, Role, TierNumber, TierState, container_path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -80,6 +80,8 @@ pub struct TierPart {
     pub state: String,
     /// Why it is gone.
     pub problem: Option<String>,
+    /// It is being removed: it takes no files, and its own move elsewhere.
+    pub leaving: bool,
     /// Files in it.
     pub files: u64,
     /// Their size.
@@ -144,13 +146,15 @@ fn tiers<M: Memory>(fs: &FileSystem<M>) -> Vec<TierPart> {
             path: tier.path.display().to_string(),
             state: state.to_owned(),
             problem,
+            leaving: tier.role == Role::Leaving,
             files,
             used_bytes,
             total_bytes: space.map(|space| space.total_bytes),
             free_bytes: space.map(|space| space.free_bytes),
         }
     };
-    (0..).zip(fs.tiers().iter().zip(fs.tier_contents())).map(part).collect()
+    let all = (0..).zip(fs.tiers().iter().zip(fs.tier_contents()));
+    all.filter(|(_, (tier, _))| !tier.is_removed()).map(part).collect()
 }
 
 /// A mounted file system.

@@ -5,14 +5,16 @@
 //! [`SimulatedContainers`] lose what no sync covers.
 
 mod files;
+mod found;
 pub mod header;
 mod heat;
 pub mod marker;
 pub mod rescue;
 mod simulated;
 
-pub use crate::layout::tier::{Class, Container, Tier, TierNumber};
-pub use files::{ContainerFiles, container_path};
+pub use crate::layout::tier::{Class, Container, Role, Tier, TierNumber};
+pub use files::{ContainerFiles, allocated_bytes, container_path};
+pub use found::FoundTier;
 pub use header::Header;
 pub(crate) use heat::Heat;
 pub use simulated::SimulatedContainers;
@@ -109,6 +111,15 @@ pub trait Containers: fmt::Debug + Send + Sync {
     /// Sets what a container tells about its file.
     fn set_header(&self, container: Container, header: &Header) -> io::Result<()>;
 
+    /// Makes the directory of a tier that is being added the tier's, durably.
+    ///
+    /// # Errors
+    /// As all; `AlreadyExists` if it is that of a tier already.
+    fn adopt(&self, number: TierNumber, tier: &Tier) -> io::Result<()>;
+
+    /// Gives up the directory of a tier that was removed, with all that is left in it.
+    fn release(&self, number: TierNumber) -> io::Result<()>;
+
     /// Returns what a tier can do now.
     fn state(&self, tier: TierNumber) -> TierState;
 
@@ -165,6 +176,12 @@ impl Containers for NoContainers {
         not_opened()
     }
     fn set_header(&self, _: Container, _: &Header) -> io::Result<()> {
+        not_opened()
+    }
+    fn adopt(&self, _: TierNumber, _: &Tier) -> io::Result<()> {
+        not_opened()
+    }
+    fn release(&self, _: TierNumber) -> io::Result<()> {
         not_opened()
     }
     fn state(&self, _: TierNumber) -> TierState {

@@ -9,6 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use support::operation::{Mix, Operation};
 use support::pair::{self, Pair, format, format_with_tiers};
+use support::tiers::without_marker;
 use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::{Granule, Simulated};
 use weir_fs::tiers::{SimulatedContainers, TierNumber};
@@ -101,7 +102,12 @@ fn recover(
 
 fn open(image: Simulated) -> Result<FileSystem<Simulated>, String> {
     let containers = image.containers().cloned();
-    pair::open(image, Durability::Sync, containers.as_ref()).map_err(|error| format!("mount: {error}"))
+    let fs = pair::open(image, Durability::Sync, containers.as_ref());
+    let fs = fs.map_err(|error| format!("mount: {error}"))?;
+    match containers.and_then(|containers| without_marker(&fs, &containers)) {
+        Some(tier) => Err(format!("mount: {tier:?} is in the table, but its directory has no marker")),
+        None => Ok(fs),
+    }
 }
 
 /// Returns whether files are in containers.

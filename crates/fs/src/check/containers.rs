@@ -12,7 +12,7 @@ use std::io;
 /// Compares what files have with what the tiers have.
 pub(super) fn check<M: Memory>(fs: &FileSystem<M>, files: &FxHashMap<Container, Ino>, report: &mut Report) {
     report.containers = files.len() as u64;
-    for (number, tier) in (0..).map(TierNumber).zip(fs.tiers()) {
+    for (number, tier) in (0..).map(TierNumber).zip(fs.tiers()).filter(|(_, tier)| !tier.is_removed()) {
         let what = format!("tier {} ({} {})", number.0, tier.class.name(), tier.path.display());
         let mut own: Vec<_> = files.iter().filter(|(container, _)| container.tier == number).collect();
         own.sort_unstable();

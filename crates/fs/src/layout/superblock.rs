@@ -7,7 +7,7 @@ use crate::error::Error;
 const MAGIC: [u8; 8] = *b"weir-fs\0";
 /// Version of the format that this code reads and writes.
 pub const VERSION: u32 = 1;
-/// Incompatible feature: files may be in containers, and the region has a tier table.
+/// Incompatible feature: the region has a tier table, and files may be in containers.
 const TIERS: u64 = 1;
 const CHECKED_BYTES: usize = PAGE_BYTES as usize - 8;
 
@@ -20,7 +20,7 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Key of the hash of names.
     pub hash_key: [u8; 16],
-    /// Whether there are tiers below the region.
+    /// Whether the region has a tier table, so that there can be tiers below it.
     pub has_tiers: bool,
 }
 

@@ -10,7 +10,7 @@
 use super::{FileSystem, Scan, Seek, lock};
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode};
-use crate::layout::tier::{self, Container, TIERS_AT, Tier, TierNumber};
+use crate::layout::tier::{self, Container, Role, TIERS_AT, Tier, TierNumber};
 use crate::layout::{Ino, PAGE_BYTES, Time};
 use crate::nvm::Memory;
 use crate::tiers::{Containers, Header, Heat, TierSpace};
@@ -26,8 +26,11 @@ type Names = FxHashMap<Ino, FxHashMap<Ino, Vec<u8>>>;
 /// Containers of a mounted file system.
 #[derive(Debug)]
 pub(super) struct Tiers {
-    /// The tiers as they were when the file system was opened.
+    /// The tiers as they were when the file system was opened, or when they were added; their roles are those
+    /// of now.
     pub(super) table: Vec<Tier>,
+    /// The tier table cannot be read, so `table` has none. Files in tiers cannot be read then.
+    pub(super) is_table_damaged: bool,
     pub(super) port: Arc<dyn Containers>,
     /// Written since the last commit.
     dirty: FxHashSet<Container>,
@@ -52,6 +55,7 @@ impl Tiers {
     pub(super) fn new(table: Vec<Tier>, port: Arc<dyn Containers>) -> Self {
         Self {
             table,
+            is_table_damaged: false,
             port,
             dirty: FxHashSet::default(),
             obsolete: Vec::new(),
@@ -85,6 +89,16 @@ impl Tiers {
         let _ = self.port.remove(container);
     }
 
+    /// Returns whether files can be in this tier.
+    fn has(&self, tier: TierNumber) -> bool {
+        self.table.get(tier.0 as usize).is_some_and(|tier| !tier.is_removed())
+    }
+
+    /// Returns whether a tier takes files.
+    pub(super) fn is_active(&self, tier: TierNumber) -> bool {
+        self.table.get(tier.0 as usize).is_some_and(|tier| tier.role == Role::Active)
+    }
+
     /// Notes a change of an inode.
     pub(super) fn note_change(&mut self, ino: Ino, inode: &Inode) {
         self.note_data(ino);
@@ -113,7 +127,8 @@ impl Tiers {
 }
 
 impl<M: Memory> FileSystem<M> {
-    /// Returns the tiers below the region, as they were when it was opened.
+    /// Returns the tiers below the region, by number, those included that were removed. `next` of each is what
+    /// it was when the file system was opened.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers.table
     }
@@ -133,8 +148,26 @@ impl<M: Memory> FileSystem<M> {
         if !self.superblock.has_tiers {
             return Ok(Vec::new());
         }
-        tier::decode(&self.store.bytes(TIERS_AT))
-            .ok_or_else(|| Error::Damaged("the tier table is damaged".to_owned()))
+        tier::decode(&self.store.bytes(TIERS_AT)).ok_or(Error::TierTable)
+    }
+
+    /// Reads the tier table when the file system is opened. If it is damaged, nothing is known about tiers.
+    pub(super) fn open_tiers(&mut self) {
+        let table = self.load_tiers();
+        self.tiers.is_table_damaged = table.is_err();
+        self.tiers.table = table.unwrap_or_default();
+    }
+
+    /// Returns whether the tier table is damaged.
+    pub const fn has_damaged_tier_table(&self) -> bool {
+        self.tiers.is_table_damaged
+    }
+
+    /// Stages a new tier table in place of a damaged one.
+    pub(crate) fn restore_tiers(&mut self, table: Vec<Tier>) -> Result<()> {
+        self.set_tiers(&table)?;
+        (self.tiers.table, self.tiers.is_table_damaged) = (table, false);
+        Ok(())
     }
 
     pub(super) fn set_tiers(&mut self, tiers: &[Tier]) -> Result<()> {
@@ -146,7 +179,9 @@ impl<M: Memory> FileSystem<M> {
     /// Rejects a container of a tier that does not exist.
     pub(super) fn check_tier(&self, ino: Ino, inode: &Inode) -> Result<()> {
         match inode.form {
-            Form::Container(Container { tier, .. }) if tier.0 as usize >= self.tiers.table.len() => {
+            Form::Container(Container { tier, .. })
+                if !self.tiers.is_table_damaged && !self.tiers.has(tier) =>
+            {
                 Err(Error::Damaged(format!("inode {} is in tier {}, which does not exist", ino.0, tier.0)))
             }
             _ => Ok(()),
@@ -181,7 +216,8 @@ impl<M: Memory> FileSystem<M> {
     /// Creates a container in a tier.
     pub(super) fn new_container(&mut self, tier: TierNumber) -> Result<Container> {
         let mut tiers = self.load_tiers()?;
-        let entry = tiers.get_mut(tier.0 as usize).ok_or(Error::NoTier)?;
+        let entry = tiers.get_mut(tier.0 as usize).filter(|tier| tier.role == Role::Active);
+        let entry = entry.ok_or(Error::NoTier)?;
         let container = Container { tier, number: entry.next };
         entry.next += 1;
         self.set_tiers(&tiers)?;

@@ -56,7 +56,10 @@ impl<M: Memory> FileSystem<M> {
     /// Returns the tiers that can take files of these sizes: for each the best one, then the others.
     pub fn targets(&self, sizes: &[u64]) -> Vec<Vec<TierNumber>> {
         let numbers = (0..self.tiers.table.len() as u32).map(TierNumber);
-        let ready: Vec<_> = numbers.filter(|tier| self.tiers.port.state(*tier) == TierState::Ready).collect();
+        let is_ready = |tier: &TierNumber| {
+            self.tiers.is_active(*tier) && self.tiers.port.state(*tier) == TierState::Ready
+        };
+        let ready: Vec<_> = numbers.filter(is_ready).collect();
         if ready.is_empty() {
             return vec![Vec::new(); sizes.len()];
         }
@@ -156,7 +159,9 @@ impl<M: Memory> FileSystem<M> {
     /// # Errors
     /// `Changing`; those of an operation that changes metadata.
     pub fn finish_eviction(&mut self, eviction: &Eviction) -> Result<()> {
-        let is_same = self.tiers.moving.remove(&eviction.ino) == Some(false);
+        // The tier may have begun to leave meanwhile.
+        let is_same = self.tiers.moving.remove(&eviction.ino) == Some(false)
+            && self.tiers.is_active(eviction.container.tier);
         let done = match is_same {
             // Not committed here: a commit that fails leaves open whether the container is needed.
             true => self.stage(|fs| {
@@ -260,10 +265,23 @@ impl<M: Memory> FileSystem<M> {
             offset = start + bytes.len() as u64;
         }
         self.tiers.port.set_len(container, inode.size).map_err(Error::Container)?;
+        self.copy_header(ino, from, container);
         self.tiers.obsolete.push(from);
         inode.form = Form::Container(container);
         self.set_inode(ino, &inode);
         Ok(())
+    }
+
+    /// Gives a container the header of its file, with the path that the old container has if no other is known.
+    fn copy_header(&self, ino: Ino, from: Container, to: Container) {
+        let Ok(mut header) = self.header(ino) else { return };
+        if header.path.is_empty()
+            && let Ok(Some(old)) = self.tiers.port.header(from)
+        {
+            header.path = old.path;
+        }
+        // A header that cannot be written now is written in the background.
+        let _ = self.tiers.port.set_header(to, &header);
     }
 
     /// Returns whether a file has to leave the region to grow to `end`.

@@ -40,7 +40,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Calls `look` with the next inodes; returns whether there may be more.
-    pub(super) fn scan_with(&self, scan: &mut Scan, mut look: impl FnMut(Ino, &Inode)) -> bool {
+    pub(crate) fn scan_with(&self, scan: &mut Scan, mut look: impl FnMut(Ino, &Inode)) -> bool {
         let Some(chunk) = self.inode_chunks().nth(scan.next) else { return false };
         let (geometry, index) = (self.geometry(), scan.next as u64);
         scan.next += 1;

@@ -93,7 +93,7 @@ impl Survey {
                     && fs
                         .tiers()
                         .get(container.tier.0 as usize)
-                        .is_none_or(|tier| container.number >= tier.next)
+                        .is_none_or(|tier| tier.is_removed() || container.number >= tier.next)
                 {
                     (inode.form, has_form) = (Form::Empty, false);
                 }

@@ -12,7 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 use weir_model::{Bytes, Nanos};
 use weir_policy::distribution::{METER_PERIOD, RateMeter};
@@ -23,6 +23,8 @@ const FOLDER: &str = "containers";
 const FOLDERS: u64 = 256;
 /// What the name of a header's file ends with, where a file system has no extended attributes.
 const SIDECAR: &str = "header";
+/// Bytes of the blocks in which the kernel counts the space of files.
+const BLOCK_BYTES: u64 = 512;
 /// Container files that are kept open.
 const OPEN_MAX: usize = 512;
 /// Bytes of zeros that are written at a time where holes are not supported.
@@ -50,10 +52,14 @@ struct Directory {
     meter: Mutex<(RateMeter, f64)>,
 }
 
+/// The directories of tiers, by number.
+type Directories = Vec<Arc<Directory>>;
+
 /// Containers in directories of other file systems.
 #[derive(Debug)]
 pub struct ContainerFiles {
-    directories: Vec<Directory>,
+    region: [u8; 16],
+    directories: RwLock<Directories>,
     writable: bool,
     open: Mutex<FxHashMap<Container, Open>>,
     started: Instant,
@@ -104,6 +110,16 @@ pub(super) fn read_header(directory: &Path, number: u64) -> io::Result<Option<He
     }
 }
 
+/// Returns the space that the containers in the directory of a tier have.
+///
+/// # Errors
+/// Returns the operating system's error.
+pub fn allocated_bytes(directory: &Path) -> io::Result<u64> {
+    list(directory)?.into_iter().try_fold(0, |sum, number| {
+        Ok(sum + container_path(directory, number).metadata()?.blocks() * BLOCK_BYTES)
+    })
+}
+
 /// Makes a directory that of a tier: with a marker, and folders for containers.
 ///
 /// # Errors
@@ -117,7 +133,26 @@ pub(super) fn prepare(directory: &Path, marker: &Marker) -> io::Result<()> {
     }
     File::open(directory.join(FOLDER))?.sync_all()?;
     // The marker comes last: without it the directory is none of a tier.
-    marker.write(directory)
+    marker.write(directory)?;
+    match directory.parent().map(File::open) {
+        Some(Ok(parent)) => parent.sync_all(),
+        // Not for this user to read; whoever made the directory has done this long ago.
+        _ => Ok(()),
+    }
+}
+
+/// Removes what [`prepare`] made, as far as it is empty.
+///
+/// # Errors
+/// Returns the operating system's error if the marker stays.
+pub(super) fn discard(directory: &Path) -> io::Result<()> {
+    let removed = match std::fs::remove_file(marker::path(directory)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    (0..FOLDERS).for_each(|part| drop(std::fs::remove_dir(folder(directory, part))));
+    let _ = std::fs::remove_dir(directory.join(FOLDER));
+    removed.and_then(|()| File::open(directory)?.sync_all())
 }
 
 impl ContainerFiles {
@@ -140,9 +175,7 @@ impl ContainerFiles {
     pub fn discard(tiers: &[Tier]) {
         for tier in tiers {
             // Whatever stays is refused by the next creation, which says so.
-            let _ = std::fs::remove_file(marker::path(&tier.path));
-            (0..FOLDERS).for_each(|part| drop(std::fs::remove_dir(folder(&tier.path, part))));
-            let _ = std::fs::remove_dir(tier.path.join(FOLDER));
+            let _ = discard(&tier.path);
         }
     }
 
@@ -158,21 +191,14 @@ impl ContainerFiles {
     ) -> Result<Self, (TierNumber, TierError)> {
         let mut directories = Vec::new();
         for (number, tier) in (0..).map(TierNumber).zip(tiers) {
-            let meter = Mutex::new((RateMeter::new(METER_PERIOD), 0.0));
-            let mut directory = Directory {
-                path: tier.path.clone(),
-                region,
-                tier: tier.clone(),
-                lock: Err(TierError::NoDirectory),
-                meter,
-            };
-            directory.lock = directory.verify(number).and_then(|()| directory.locked(writable));
+            let directory = Directory::open(number, tier, region, writable);
             match &directory.lock {
-                Err(error) if !may_lack(tier) => return Err((number, error.clone())),
-                _ => directories.push(directory),
+                Err(error) if !tier.is_removed() && !may_lack(tier) => return Err((number, error.clone())),
+                _ => directories.push(Arc::new(directory)),
             }
         }
-        Ok(Self { directories, writable, open: Mutex::default(), started: Instant::now() })
+        let directories = RwLock::new(directories);
+        Ok(Self { region, directories, writable, open: Mutex::default(), started: Instant::now() })
     }
 
     /// Returns why a tier cannot be used now.
@@ -180,14 +206,29 @@ impl ContainerFiles {
     /// # Errors
     /// Returns the reason.
     pub fn verify(&self, tier: TierNumber) -> Result<(), TierError> {
-        let directory = self.directories.get(tier.0 as usize).ok_or(TierError::NoDirectory)?;
+        let directory = self.known(tier).ok_or(TierError::NoDirectory)?;
         // One that was left out stays so until the tiers are opened again.
         directory.lock.as_ref().map_err(TierError::clone)?;
         directory.verify(tier)
     }
 
-    fn directory(&self, tier: TierNumber) -> io::Result<&Directory> {
-        let directory = self.directories.get(tier.0 as usize).filter(|directory| directory.lock.is_ok());
+    /// Returns the directory of a tier, which may be left out.
+    fn known(&self, tier: TierNumber) -> Option<Arc<Directory>> {
+        let directories = self.directories.read().unwrap_or_else(PoisonError::into_inner);
+        directories.get(tier.0 as usize).cloned()
+    }
+
+    /// Sets the directory of a tier, the last one or a new one after it.
+    fn set_directory(&self, number: TierNumber, directory: Directory) {
+        let mut directories = self.directories.write().unwrap_or_else(PoisonError::into_inner);
+        match directories.get_mut(number.0 as usize) {
+            Some(place) => *place = Arc::new(directory),
+            None => directories.push(Arc::new(directory)),
+        }
+    }
+
+    fn directory(&self, tier: TierNumber) -> io::Result<Arc<Directory>> {
+        let directory = self.known(tier).filter(|directory| directory.lock.is_ok());
         directory.ok_or_else(|| io::Error::from_raw_os_error(libc::ENXIO))
     }
 
@@ -230,7 +271,8 @@ impl ContainerFiles {
         let done = run()?;
         let busy = before.elapsed();
         let now = Nanos(self.started.elapsed().as_nanos() as u64);
-        let (meter, seconds) = &mut *lock(&self.directory(tier)?.meter);
+        let directory = self.directory(tier)?;
+        let (meter, seconds) = &mut *lock(&directory.meter);
         meter.record(now, Bytes(bytes), Nanos(busy.as_nanos() as u64));
         *seconds += busy.as_secs_f64();
         Ok(done)
@@ -254,6 +296,17 @@ fn close_some(all: &mut FxHashMap<Container, Open>) {
 }
 
 impl Directory {
+    /// Opens the directory of a tier, or notes why it is left out.
+    fn open(number: TierNumber, tier: &Tier, region: [u8; 16], writable: bool) -> Self {
+        let meter = Mutex::new((RateMeter::new(METER_PERIOD), 0.0));
+        let (path, lock) = (tier.path.clone(), Err(TierError::Removed));
+        let mut directory = Self { path, region, tier: tier.clone(), lock, meter };
+        if !tier.is_removed() {
+            directory.lock = directory.verify(number).and_then(|()| directory.locked(writable));
+        }
+        directory
+    }
+
     /// Returns why this is not the directory of the tier.
     fn verify(&self, number: TierNumber) -> Result<(), TierError> {
         if !self.path.is_dir() {
@@ -417,12 +470,34 @@ impl Containers for ContainerFiles {
         }
     }
 
-    fn state(&self, tier: TierNumber) -> TierState {
-        if let Err(error) = self.verify(tier) {
-            return TierState::Gone(error.to_string());
+    fn adopt(&self, number: TierNumber, tier: &Tier) -> io::Result<()> {
+        let marker = Marker { region: self.region, tier: tier.uuid, number, class: tier.class };
+        prepare(&tier.path, &marker)?;
+        let directory = Directory::open(number, tier, self.region, self.writable);
+        if let Err(error) = &directory.lock {
+            let error = io::Error::other(error.to_string());
+            let _ = discard(&tier.path);
+            return Err(error);
         }
-        let path = &self.directories[tier.0 as usize].path;
-        match rustix::fs::statvfs(path) {
+        self.set_directory(number, directory);
+        Ok(())
+    }
+
+    fn release(&self, number: TierNumber) -> io::Result<()> {
+        let Directory { path, tier, .. } = &*self.directory(number)?;
+        let removed = Tier::removed(tier.next);
+        self.set_directory(number, Directory::open(number, &removed, self.region, self.writable));
+        lock(&self.open).retain(|container, _| container.tier != number);
+        discard(path)
+    }
+
+    fn state(&self, tier: TierNumber) -> TierState {
+        let directory = match self.verify(tier).and_then(|()| self.known(tier).ok_or(TierError::NoDirectory))
+        {
+            Ok(directory) => directory,
+            Err(error) => return TierState::Gone(error.to_string()),
+        };
+        match rustix::fs::statvfs(&directory.path) {
             Ok(found) if found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) => TierState::ReadOnly,
             Ok(_) => TierState::Ready,
             Err(error) => TierState::Gone(error.to_string()),

@@ -1,11 +1,13 @@
 //! Simulated containers, which lose what no sync covers.
 
-use super::{Container, Containers, Header, Seek, TierNumber, TierSpace, TierState, TierWork};
+use super::{Container, Containers, Header, Seek, Tier, TierNumber, TierSpace, TierState, TierWork};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Number of a tier's marker, which loses power like a container.
+const MARKER: u64 = 0;
 /// The unit that survives a power loss as a whole, in bytes.
 const SECTOR_BYTES: usize = 512;
 /// States before changes that are kept at most between two events of the region.
@@ -82,6 +84,12 @@ impl SimulatedContainers {
     pub fn copied(&self) -> Self {
         let files = self.lock().files.clone();
         Self(Arc::new(Mutex::new(State { files, ..State::default() })))
+    }
+
+    /// Returns the UUID in the marker of a tier that was added; `None` if it has none.
+    pub fn marker(&self, tier: TierNumber) -> Option<[u8; 16]> {
+        let uuid = self.look(Container { tier, number: MARKER }, |bytes| bytes.try_into());
+        uuid.ok()?.ok()
     }
 
     /// Limits the bytes of all containers of a tier together.
@@ -251,7 +259,8 @@ impl Containers for SimulatedContainers {
     fn list(&self, tier: TierNumber) -> io::Result<Vec<u64>> {
         let state = self.lock();
         let present = state.files.iter().filter(|(container, file)| container.tier == tier && file.exists);
-        Ok(present.map(|(container, _)| container.number).collect())
+        let numbers = present.map(|(container, _)| container.number);
+        Ok(numbers.filter(|number| *number != MARKER).collect())
     }
 
     fn header(&self, container: Container) -> io::Result<Option<Header>> {
@@ -263,6 +272,23 @@ impl Containers for SimulatedContainers {
         present(&state, container)?;
         state.files.get_mut(&container).expect("it is present").header = Some(header.clone());
         Ok(())
+    }
+
+    fn adopt(&self, number: TierNumber, tier: &Tier) -> io::Result<()> {
+        let marker = Container { tier: number, number: MARKER };
+        if self.marker(number).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.create(marker)?;
+        self.write(marker, 0, &tier.uuid)?;
+        self.sync(marker)
+    }
+
+    fn release(&self, number: TierNumber) -> io::Result<()> {
+        match self.remove(Container { tier: number, number: MARKER }) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn state(&self, tier: TierNumber) -> TierState {

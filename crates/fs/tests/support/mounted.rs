@@ -47,7 +47,7 @@ impl Mount {
         let tier = |(class, name): &(Class, &str)| {
             let path = directory.path().join(name);
             fs::create_dir(&path).expect("a directory");
-            Tier { class: *class, path, uuid: [5; 16], next: 1 }
+            Tier::new(*class, path, [5; 16])
         };
         let tiers: Vec<_> = tiers.iter().map(tier).collect();
         ContainerFiles::create(&tiers, superblock.uuid).expect("empty directories");

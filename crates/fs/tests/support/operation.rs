@@ -1,6 +1,7 @@
 //! Random operations.
 
 use super::model::{Model, ROOT};
+use super::tiers::TIERS_MAX;
 use rand::Rng as _;
 use rand::rngs::SmallRng;
 use weir_fs::layout::inode::Kind;
@@ -88,6 +89,16 @@ pub enum Operation {
     },
     /// Removes containers that no file has.
     Sweep,
+    AddTier,
+    SetLeaving {
+        tier: u32,
+        is_leaving: bool,
+    },
+    /// Moves all files out of a tier that leaves, and with `remove`, removes the tier then.
+    EmptyTier {
+        tier: u32,
+        remove: bool,
+    },
     Sync,
     Remount,
 }
@@ -102,6 +113,9 @@ impl Operation {
                 | Self::FinishEvictions
                 | Self::Promote { .. }
                 | Self::Sweep
+                | Self::AddTier
+                | Self::SetLeaving { .. }
+                | Self::EmptyTier { .. }
         )
     }
 }
@@ -181,12 +195,16 @@ impl Mix {
         let Some(file) = any(random, &files(model, |kind| kind == Kind::File)) else {
             return Operation::Sweep;
         };
-        match random.random_range(0..20) {
+        let tier = random.random_range(0..TIERS_MAX as u32);
+        match random.random_range(0..24) {
             0..6 => Operation::Evict { file, at_once: random.random() },
             6..9 => Operation::BeginEviction { file },
             9..12 => Operation::FinishEvictions,
             12..18 => Operation::Promote { file },
             18 => Operation::Pin { file, is_pinned: random.random_ratio(1, 3) },
+            19..21 => Operation::AddTier,
+            21 => Operation::SetLeaving { tier, is_leaving: random.random() },
+            22..24 => Operation::EmptyTier { tier, remove: random.random_ratio(3, 4) },
             _ => Operation::Sweep,
         }
     }

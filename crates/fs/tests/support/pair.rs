@@ -14,7 +14,7 @@ use weir_fs::layout::{Geometry, Ino, Time};
 use weir_fs::namespace::Eviction;
 use weir_fs::namespace::{Allocate, Change, Durability, FileSystem, New, RenameHow, SetAttribute};
 use weir_fs::nvm::Memory;
-use weir_fs::tiers::{Containers, NoContainers, SimulatedContainers};
+use weir_fs::tiers::{Containers, NoContainers, SimulatedContainers, TierNumber};
 
 /// Files without a name that are kept open at a time.
 const OPEN_MAX: usize = 3;
@@ -32,6 +32,8 @@ pub struct Pair<M> {
     evictions: Vec<Eviction>,
     /// Inodes of all files ever created, with their generations, by which the kernel and NFS tell them apart.
     created: BTreeSet<(u64, u32)>,
+    /// Whether the last change of the tier table was possible.
+    has_changed_tiers: bool,
     now: i64,
 }
 
@@ -94,6 +96,7 @@ impl<M: Memory> Pair<M> {
             containers,
             evictions: Vec::new(),
             created: BTreeSet::new(),
+            has_changed_tiers: false,
             now: 0,
         }
     }
@@ -133,7 +136,12 @@ impl<M: Memory> Pair<M> {
         let is_data = matches!(operation, Operation::Write { .. } | Operation::Copy { .. });
         let is_move = operation.is_move();
         let is_each = self.durability == Durability::EachOperation && !is_data && !is_move;
-        Ok(found.is_ok() && (is_each || matches!(operation, Operation::Sync | Operation::Remount)))
+        let is_committed = match operation {
+            Operation::Sync | Operation::Remount => true,
+            Operation::AddTier | Operation::SetLeaving { .. } => self.has_changed_tiers,
+            _ => false,
+        };
+        Ok(found.is_ok() && (is_each || is_committed))
     }
 
     /// Notes that everything up to now is durable.
@@ -262,6 +270,19 @@ impl<M: Memory> Pair<M> {
             Operation::Promote { file } => ignore(fs.promote(ino(file)))?,
             Operation::Pin { file, is_pinned } => fs.pin(ino(file), *is_pinned, now)?,
             Operation::Sweep => sweep(fs),
+            Operation::AddTier => {
+                let added = super::tiers::add_tier(fs, self.now as u8);
+                self.has_changed_tiers = added.is_ok();
+                ignore(added)?;
+            }
+            Operation::SetLeaving { tier, is_leaving } => {
+                let changed = fs.set_leaving(TierNumber(*tier), *is_leaving);
+                self.has_changed_tiers = changed.is_ok();
+                ignore(changed)?;
+            }
+            Operation::EmptyTier { tier, remove } => {
+                ignore(super::tiers::empty_tier(fs, TierNumber(*tier), *remove))?;
+            }
         }
         Ok(0)
     }

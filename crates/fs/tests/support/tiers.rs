@@ -1,17 +1,53 @@
 //! Tiers of simulated containers, and moves to them.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use weir_fs::error::{Error, Result};
 use weir_fs::layout::Ino;
 use weir_fs::layout::inode::Form;
 use weir_fs::namespace::{Eviction, FileSystem, Scan};
 use weir_fs::nvm::Memory;
-use weir_fs::tiers::{Class, Container, Tier, TierNumber};
+use weir_fs::tiers::{Class, Container, SimulatedContainers, Tier, TierNumber};
+
+/// UUID of the tiers that a region has from the beginning.
+const FIRST: [u8; 16] = [255; 16];
 
 /// Returns a tier of flash and one of disks.
 pub fn simulated() -> Vec<Tier> {
-    let tier = |class, path: &str| Tier { class, path: path.into(), uuid: [9; 16], next: 1 };
+    let tier = |class, path: &str| Tier::new(class, path.into(), FIRST);
     vec![tier(Class::Flash, "/flash"), tier(Class::Disk, "/disk")]
+}
+
+/// Tiers that a file system has at most at a time.
+pub const TIERS_MAX: usize = 4;
+
+/// Adds a tier, unless there are enough.
+pub fn add_tier<M: Memory>(fs: &mut FileSystem<M>, number: u8) -> Result<()> {
+    if fs.tiers().iter().filter(|tier| !tier.is_removed()).count() == TIERS_MAX {
+        return Err(Error::NoTier);
+    }
+    let class = if number % 2 == 0 { Class::Flash } else { Class::Disk };
+    fs.add_tier(class, format!("/added-{number}").into(), [number; 16]).map(|_| ())
+}
+
+/// Moves all files out of a tier, and removes it if `remove`.
+pub fn empty_tier<M: Memory>(fs: &mut FileSystem<M>, tier: TierNumber, remove: bool) -> Result<()> {
+    fs.set_leaving(tier, true)?;
+    if !remove {
+        return fs.empty_tier(tier).map_err(|(_, error)| error);
+    }
+    // Nothing of this is durable before the removal.
+    for ino in fs.files_in_tier(tier) {
+        fs.move_out(ino)?;
+    }
+    fs.remove_tier(tier)
+}
+
+/// Returns a tier of the table whose directory has no marker of it, if it ever had one.
+pub fn without_marker<M: Memory>(fs: &FileSystem<M>, containers: &SimulatedContainers) -> Option<TierNumber> {
+    let tiers = (0..).map(TierNumber).zip(fs.tiers());
+    let mut added = tiers.filter(|(_, tier)| !tier.is_removed() && tier.uuid != FIRST);
+    added.find(|(number, tier)| containers.marker(*number) != Some(tier.uuid)).map(|(number, _)| number)
 }
 
 /// Returns the tier that a file should go to.
@@ -45,8 +81,18 @@ fn copy<M: Memory>(fs: &FileSystem<M>, eviction: &Eviction) -> Result<()> {
 }
 
 pub fn finish<M: Memory>(fs: &mut FileSystem<M>, eviction: &Eviction) -> Result<()> {
-    fs.containers().sync(eviction.container).map_err(Error::Container)?;
-    fs.finish_eviction(eviction)
+    match fs.containers().sync(eviction.container) {
+        Ok(()) => fs.finish_eviction(eviction),
+        // Its tier was removed.
+        Err(error) => {
+            fs.cancel_eviction(eviction);
+            if error.kind() == ErrorKind::NotFound {
+                Err(Error::Changing)
+            } else {
+                Err(Error::Container(error))
+            }
+        }
+    }
 }
 
 /// Evicts a file step by step.
@@ -56,9 +102,9 @@ pub fn evict<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<()> {
 }
 
 fn containers<M: Memory>(fs: &FileSystem<M>) -> Vec<Container> {
-    let tiers = (0..fs.tiers().len() as u32).map(TierNumber);
+    let tiers = (0..).map(TierNumber).zip(fs.tiers()).filter(|(_, tier)| !tier.is_removed());
     let list = |tier| fs.containers().list(tier).expect("the tier is there");
-    tiers.flat_map(|tier| list(tier).into_iter().map(move |number| Container { tier, number })).collect()
+    tiers.flat_map(|(tier, _)| list(tier).into_iter().map(move |number| Container { tier, number })).collect()
 }
 
 fn scan<M: Memory>(fs: &FileSystem<M>) -> Scan {

@@ -19,7 +19,7 @@ const DISK: TierNumber = TierNumber(1);
 fn file_system() -> (Fs, SimulatedContainers) {
     let geometry = Geometry::new(2 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
     let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: true };
-    let tier = |class: Class| Tier { class, path: class.name().into(), uuid: [3; 16], next: 1 };
+    let tier = |class: Class| Tier::new(class, class.name().into(), [3; 16]);
     let tiers = [tier(Class::Flash), tier(Class::Disk)];
     let memory = Simulated::new(2 << 20, Granule::Word);
     let memory =

@@ -16,7 +16,7 @@ fn sample() -> Sample {
     let tier = |class: Class, uuid| {
         let path = folder.path().join(class.name());
         std::fs::create_dir(&path).expect("a directory");
-        Tier { class, path, uuid: [uuid; 16], next: 1 }
+        Tier::new(class, path, [uuid; 16])
     };
     let tiers = vec![tier(Class::Flash, 7), tier(Class::Disk, 8)];
     ContainerFiles::create(&tiers, REGION).expect("two empty directories");
@@ -161,7 +161,7 @@ impl Drop for Ramfs {
 fn file_systems_without_attributes_and_holes_serve_too() {
     let Some(ramfs) = Ramfs::new() else { return };
     let path = ramfs.0.path().to_owned();
-    let tiers = [Tier { class: Class::Disk, path, uuid: [7; 16], next: 1 }];
+    let tiers = [Tier::new(Class::Disk, path, [7; 16])];
     ContainerFiles::create(&tiers, REGION).expect("an empty directory");
     let containers = ContainerFiles::open(&tiers, REGION, true, |_| false).expect("it is prepared");
     let container = Container { tier: TierNumber(0), number: 3 };
@@ -199,4 +199,39 @@ fn containers_with_changes_stay_open() {
     }
     let open = lock(&files.open);
     assert!(open.len() <= OPEN_MAX && open.get(&number(0)).is_some_and(|open| open.is_dirty));
+}
+
+#[test]
+fn tiers_are_adopted_and_released_while_others_are_open() {
+    use crate::tiers::{FoundTier, allocated_bytes};
+    let sample = sample();
+    let files = sample.open().expect("both directories");
+    let path = sample.tiers[0].path.parent().expect("a folder").join("third");
+    std::fs::create_dir(&path).expect("a directory");
+    assert_eq!(FoundTier::at(&path), Err(TierError::NoMarker));
+    let (number, tier) = (TierNumber(2), Tier::new(Class::Disk, path.clone(), [9; 16]));
+    files.adopt(number, &tier).expect("it is empty");
+    assert_eq!(files.adopt(number, &tier).map_err(|error| error.kind()), Err(io::ErrorKind::AlreadyExists));
+    let container = Container { tier: number, number: 300 };
+    files.create(container).expect("created");
+    files.write(container, 0, &[7; 100_000]).expect("written");
+    files.sync(container).expect("durable");
+    assert!((100_000..200_000).contains(&allocated_bytes(&path).expect("its space")));
+    let found = FoundTier::at(&path).expect("a tier");
+    assert_eq!(
+        (found.next, found.containers, found.tier().uuid, found.tier().class),
+        (301, 1, [9; 16], Class::Disk)
+    );
+    let all = [&sample.tiers[..], &[tier]].concat();
+    let second = ContainerFiles::open(&all[2..], REGION, true, |_| true).expect("it may lack");
+    assert!(matches!(second.state(TierNumber(0)), TierState::Gone(_)), "it is the third, and locked");
+    files.remove(container).expect("removed");
+    files.release(number).expect("released");
+    assert_eq!(files.verify(number), Err(TierError::Removed));
+    assert!(files.create(container).is_err());
+    assert!(std::fs::read_dir(&path).expect("the directory").next().is_none());
+    // What a region has removed is not missing.
+    let all = [&sample.tiers[..], &[Tier::removed(301)]].concat();
+    drop(files);
+    ContainerFiles::open(&all, REGION, true, |_| false).expect("the others are there");
 }

@@ -8,7 +8,7 @@ use crate::failure::{Failure, REPORT_DEFECT};
 use crate::{progress, signals};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use weir_fs::check::Report;
 use weir_fs::fuse;
@@ -65,8 +65,8 @@ pub(super) struct RepairPart {
 ///
 /// # Errors
 /// Fails if it cannot be opened, or not be repaired. The failure carries the exit code that fsck would use.
-pub(super) fn check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
-    try_check(region, repair).map_err(|failure| {
+pub(super) fn check(region: &Path, repair: bool, tiers: &[PathBuf]) -> Result<CheckDocument, Failure> {
+    try_check(region, repair, tiers).map_err(|failure| {
         let code = match failure.kind {
             ErrorKind::Usage => exit::USAGE,
             ErrorKind::Corrupt => exit::UNREPAIRED,
@@ -76,10 +76,20 @@ pub(super) fn check(region: &Path, repair: bool) -> Result<CheckDocument, Failur
     })
 }
 
-fn try_check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
+fn try_check(region: &Path, repair: bool, tiers: &[PathBuf]) -> Result<CheckDocument, Failure> {
     let may_cancel = signals::end_with(exit::CANCELLED)?;
+    let tiers: Vec<_> = tiers.iter().map(|path| tiers::found(path)).collect::<Result<_, _>>()?;
     let memory = Mapped::open(region, repair).map_err(|error| open_failure(&error))?;
-    let (memory, found) = match verify(region, memory) {
+    let verified = verify(region, memory);
+    if let Ok((Report { tier_table_is_damaged: false, .. }, _)) = &verified
+        && !tiers.is_empty()
+    {
+        return Err(Failure::usage(
+            format!("--tier: the tier table of region {} is not damaged", region.display()),
+            "leave the option out; weir fs move-tier notes the new path of a tier's directory",
+        ));
+    }
+    let (memory, found) = match verified {
         // A region that only lacks containers needs no repair.
         Ok(found) if found.0.findings.is_empty() || !repair => return Ok(document(region, found.0, None)),
         Ok((report, memory)) => (memory, Some(report)),
@@ -91,8 +101,9 @@ fn try_check(region: &Path, repair: bool) -> Result<CheckDocument, Failure> {
     };
     // What is written is complete or not there, but nobody would hear what was lost.
     may_cancel.store(false, Ordering::SeqCst);
-    let repaired =
-        progress::during("repairing the file system", || weir_fs::repair::repair(memory, fuse::now()));
+    let repaired = progress::during("repairing the file system", || {
+        weir_fs::repair::repair_with_tiers(memory, &tiers, fuse::now())
+    });
     let (memory, Outcome { repaired, lost, more }) = repaired.map_err(|refusal| refused(region, &refusal))?;
     let (mut report, _) = verify(region, memory)?;
     if report.findings.is_empty() {
@@ -132,6 +143,10 @@ fn refused(region: &Path, refusal: &Refusal) -> Failure {
     let help = match refusal {
         Refusal::Unusable(error) => return content_failure(region, error),
         Refusal::Incomplete(_) => REPORT_DEFECT,
+        Refusal::TierNotNamed { .. } => {
+            "each directory of a tier has a file weir.tier, which says its number; if one is lost, copy what \
+             can be read from weir fs mount --read-only"
+        }
         Refusal::Ambiguous(_) | Refusal::NoSpace(_) => {
             "restore it from a backup, or copy what can be read from weir fs mount --read-only"
         }

@@ -49,7 +49,7 @@ pub(super) fn create(path: &Path, size: Bytes, force: bool, named: &[NewTier]) -
 fn make(path: &Path, geometry: Geometry, uuid: [u8; 16], tiers: &[Tier], force: bool) -> Result<(), Failure> {
     let memory = Mapped::create(path, geometry.size, force).map_err(|error| open_failure(&error))?;
     let hash_key = uuid::Uuid::new_v4().into_bytes();
-    let superblock = Superblock { geometry, uuid, hash_key, has_tiers: !tiers.is_empty() };
+    let superblock = Superblock { geometry, uuid, hash_key, has_tiers: true };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let made = FileSystem::create_with_tiers(memory, &superblock, tiers, owner, fuse::now());
     made.map(|_| ()).map_err(|error| content_failure(path, &error))

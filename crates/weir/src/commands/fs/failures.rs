@@ -63,6 +63,15 @@ pub(super) fn content_failure(region: &Path, error: &Error) -> Failure {
             "try weir fs check --repair on a copy of it, restore a backup, or copy what can be read from \
              weir fs mount --read-only; if no other program ever wrote or truncated it, please report it",
         ),
+        Error::TierTable => Failure::new(
+            ErrorKind::Corrupt,
+            message,
+            format!(
+                "weir fs check {path} --repair --tier DIR writes it again; pass --tier for the directory of each \
+                 tier, which has a file weir.tier; until then, files in the region can be read from weir fs \
+                 mount --read-only"
+            ),
+        ),
         Error::Tier { path, reason, .. } => Failure::refused(message, way_out(path, reason)),
         Error::Io(_) | Error::Failed => {
             Failure::environment(message, "see the kernel's log (dmesg): the device below may fail")

@@ -47,7 +47,8 @@ const CHECK_CODES: &str = "Exit codes, as fsck's:
 
 Examples:
   weir fs check region
-  weir fs check region --repair";
+  weir fs check region --repair
+  weir fs check region --repair --tier /mnt/ssd/weir --tier /mnt/hdd/weir";
 
 const STATUS_EXAMPLES: &str = "Examples:
   weir fs status files
@@ -115,6 +116,9 @@ pub enum FsCommand {
         /// Repair what takes no guessing; files without a name go to lost+found
         #[arg(long)]
         repair: bool,
+        /// Write a damaged tier table again: name the directory of each tier
+        #[arg(long, value_name = "DIR", requires = "repair")]
+        tier: Vec<PathBuf>,
     },
     /// Show a file system's space, files and wear
     #[command(after_help = STATUS_EXAMPLES)]
@@ -182,8 +186,8 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
             let done = unmount::unmount(&directory, lazy)?;
             show(common, &done, |_| done.human());
         }
-        FsCommand::Check { region, repair } => {
-            let document = check::check(&region, repair)?;
+        FsCommand::Check { region, repair, tier } => {
+            let document = check::check(&region, repair, &tier)?;
             show(common, &document, |_| document.human());
             return Ok(document.exit_code());
         }

@@ -188,10 +188,7 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
     let read_only = args.is_read_only();
     let memory = Mapped::open(&args.region, !read_only).map_err(|error| open_failure(&error))?;
     let region = args.region.canonicalize().map_err(|error| Failure::os("find", &args.region, &error))?;
-    let durability = match memory.persistence() {
-        Persistence::CacheLines => Durability::EachOperation,
-        Persistence::FileSync => Durability::Sync,
-    };
+    let durability = durability(&memory);
     let open = |superblock: &Superblock, found: &[Tier]| {
         tiers::open(superblock, found, !read_only, |tier| tiers::is_named(tier, &args.without))
     };
@@ -200,6 +197,11 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
         false => FileSystem::open_with(memory, durability, open),
     };
     let fs = fs.map_err(|error| content_failure(&region, &error))?;
+    if fs.has_damaged_tier_table() {
+        output::print_stderr(
+            "warning: the tier table is damaged, so that files in tiers cannot be read; see weir fs check",
+        );
+    }
     verify_left_out(&args.without, fs.tiers())?;
     let options = MountOptions {
         region: region.clone(),
@@ -245,17 +247,20 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns when changes of a file system in this memory become durable.
+pub(super) const fn durability(memory: &Mapped) -> Durability {
+    match memory.persistence() {
+        Persistence::CacheLines => Durability::EachOperation,
+        Persistence::FileSync => Durability::Sync,
+    }
+}
+
 /// Rejects a directory to leave out that is none of the tiers.
 fn verify_left_out(without: &[PathBuf], found: &[Tier]) -> Result<(), Failure> {
     let is_known =
         |path: &&PathBuf| found.iter().any(|tier| tiers::is_named(tier, std::slice::from_ref(path)));
     let Some(unknown) = without.iter().find(|path| !is_known(path)) else { return Ok(()) };
-    let paths: Vec<_> = found.iter().map(|tier| tier.path.display().to_string()).collect();
-    let help = match paths.is_empty() {
-        true => "the file system has no tiers; leave the option out".to_owned(),
-        false => format!("name one of its directories: {}", paths.join(", ")),
-    };
-    Err(Failure::usage(format!("--without: the file system has no tier at {}", unknown.display()), help))
+    Err(tiers::unknown("--without: ", unknown, found))
 }
 
 /// Returns the path of a directory that is there to be mounted at.

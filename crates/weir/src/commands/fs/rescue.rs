@@ -1,5 +1,6 @@
 //! `weir fs rescue` restores files from the directories of tiers alone.
 
+use super::tiers::no_tier;
 use crate::failure::Failure;
 use crate::progress;
 use schemars::JsonSchema;
@@ -34,10 +35,7 @@ pub struct RescueDocument {
 /// created.
 pub(super) fn rescue(directories: &[PathBuf], target: &Path) -> Result<RescueDocument, Failure> {
     let no_tier = |directory: &Path, error: io::Error| match error.kind() {
-        io::ErrorKind::InvalidData => Failure::usage(
-            format!("{} is not the directory of a tier", directory.display()),
-            "name a directory that weir fs create got with --flash or --disk",
-        ),
+        io::ErrorKind::InvalidData => no_tier(directory),
         _ => Failure::os("read", directory, &error),
     };
     let markers = directories.iter().map(|path| marker(path).map_err(|error| no_tier(path, error)));

@@ -1,14 +1,16 @@
 //! `weir fs status` shows a file system's space, files and wear.
 
 use super::failures::{content_failure, dead_mount, is_dead, mount_of, open_failure};
+use super::mount::durability;
 use super::tiers;
 use crate::failure::Failure;
 use crate::output::{Width, table};
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::Path;
-use weir_fs::namespace::{Durability, FileSystem};
-use weir_fs::nvm::{Mapped, Persistence};
+use weir_fs::error::Error;
+use weir_fs::namespace::FileSystem;
+use weir_fs::nvm::Mapped;
 use weir_fs::report::{self, Status, TierPart};
 use weir_model::Bytes;
 
@@ -41,12 +43,12 @@ pub(super) fn of_region(region: &Path) -> Result<Status, Failure> {
         return Ok(status);
     }
     let memory = Mapped::open(region, false).map_err(|error| open_failure(&error))?;
-    let durability = match memory.persistence() {
-        Persistence::CacheLines => Durability::EachOperation,
-        Persistence::FileSync => Durability::Sync,
-    };
+    let durability = durability(&memory);
     let fs = FileSystem::open_read_only_with(memory, tiers::leniently)
         .map_err(|error| content_failure(region, &error))?;
+    if fs.has_damaged_tier_table() {
+        return Err(content_failure(region, &Error::TierTable));
+    }
     let region = region.canonicalize().map_err(|error| Failure::os("find", region, &error))?;
     Ok(Status::of(&fs, &region, durability, None))
 }
@@ -119,7 +121,7 @@ fn tier_table(status: &Status, width: Width) -> String {
             tier.files.to_string(),
             size(Some(tier.used_bytes)),
             size(tier.free_bytes),
-            tier.state.replace('_', "-"),
+            if is_leaving(tier) { "leaving".to_owned() } else { tier.state.replace('_', "-") },
         ]
     };
     let heading = ["TIER", "CLASS", "DIRECTORY", "FILES", "USED", "FREE", "STATE"];
@@ -141,10 +143,20 @@ fn tier_table(status: &Status, width: Width) -> String {
                      system is writable again\n"
                 );
             }
+            _ if tier.leaving => {
+                text += &format!(
+                    "\nLEAVING: {path}: no file goes to it. weir fs remove-tier moves its files elsewhere and \
+                     removes it; weir fs add-tier keeps it\n"
+                );
+            }
             _ => {}
         }
     }
     text
+}
+
+fn is_leaving(tier: &TierPart) -> bool {
+    tier.leaving && tier.state != "gone"
 }
 
 #[cfg(test)]
@@ -182,6 +194,7 @@ mod tests {
             path: "/mnt/disk/weir".to_owned(),
             state: "gone".to_owned(),
             problem: Some("the directory is not there".to_owned()),
+            leaving: false,
             files: 3,
             used_bytes: 1 << 20,
             total_bytes: None,
@@ -196,6 +209,8 @@ mod tests {
         for part in ["not mounted", "/srv/region", "4 GiB", "0 to 7", "after fsync", "GONE: /mnt/disk/weir"] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
+        status.tiers.push(TierPart { state: "ready".to_owned(), leaving: true, ..gone() });
+        assert!(human(&status, Width::UNLIMITED).contains("LEAVING: /mnt/disk/weir"));
         status.mount =
             Some(Mount { directory: "/mnt".to_owned(), pid: 812, read_only: true, commits: 3, failed: true });
         let text = human(&status, Width::UNLIMITED);

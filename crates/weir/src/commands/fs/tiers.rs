@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_fs::error::{Error, Result, TierError};
 use weir_fs::layout::superblock::Superblock;
-use weir_fs::tiers::{Class, ContainerFiles, Containers, Tier, marker};
+use weir_fs::tiers::{Class, ContainerFiles, Containers, FoundTier, Tier, marker};
 
 /// A directory that `weir fs create` got.
 #[derive(Clone, Debug)]
@@ -26,6 +26,21 @@ pub(super) fn named(flash: Vec<PathBuf>, disk: Vec<PathBuf>) -> Vec<NewTier> {
 /// # Errors
 /// Fails if a directory does not exist, is named twice, or is that of a tier already.
 pub(super) fn verified(named: &[NewTier]) -> Result<Vec<Tier>, Failure> {
+    let tiers = directories(named)?;
+    if let Some(tier) = tiers.iter().find(|tier| marker::path(&tier.path).exists()) {
+        return Err(in_use_as_tier(&tier.path));
+    }
+    if weir_fs::layout::tier::encode(&tiers).is_none() {
+        return Err(paths_too_long());
+    }
+    Ok(tiers)
+}
+
+/// Returns new tiers in these directories, without links in their paths.
+///
+/// # Errors
+/// Fails if a directory does not exist or is named twice.
+pub(super) fn directories(named: &[NewTier]) -> Result<Vec<Tier>, Failure> {
     let mut tiers: Vec<Tier> = Vec::new();
     for NewTier { class, path } in named {
         let found = path.canonicalize().map_err(|error| match error.kind() {
@@ -43,24 +58,56 @@ pub(super) fn verified(named: &[NewTier]) -> Result<Vec<Tier>, Failure> {
             let message = format!("directory {} is named twice", path.display());
             return Err(Failure::usage(message, "name it once, with --flash or --disk"));
         }
-        if marker::path(&found).exists() {
-            return Err(in_use_as_tier(&found));
-        }
-        tiers.push(Tier { class: *class, path: found, uuid: uuid::Uuid::new_v4().into_bytes(), next: 1 });
-    }
-    if weir_fs::layout::tier::encode(&tiers).is_none() {
-        return Err(Failure::usage(
-            "the paths of the directories have too many bytes together",
-            "name fewer directories, or such with shorter paths; about 4000 bytes fit",
-        ));
+        tiers.push(Tier::new(*class, found, uuid::Uuid::new_v4().into_bytes()));
     }
     Ok(tiers)
 }
 
-fn in_use_as_tier(directory: &Path) -> Failure {
+pub(super) fn paths_too_long() -> Failure {
+    Failure::usage(
+        "the paths of the directories have too many bytes together",
+        "name fewer directories, or such with shorter paths; about 4000 bytes fit",
+    )
+}
+
+/// Returns the failure for a directory that is none of these tiers.
+pub(super) fn unknown(option: &str, path: &Path, tiers: &[Tier]) -> Failure {
+    let known = tiers.iter().filter(|tier| !tier.is_removed());
+    let paths: Vec<_> = known.map(|tier| tier.path.display().to_string()).collect();
+    let help = match (paths.is_empty(), option.is_empty()) {
+        (true, false) => "the file system has no tiers; leave the option out".to_owned(),
+        (true, true) => "the file system has no tiers".to_owned(),
+        (false, _) => format!("name one of its directories: {}", paths.join(", ")),
+    };
+    Failure::usage(format!("{option}the file system has no tier at {}", path.display()), help)
+}
+
+pub(super) fn in_use_as_tier(directory: &Path) -> Failure {
     Failure::refused(
         format!("directory {} holds the containers of another file system", directory.display()),
         format!("name another one; if that file system is gone, remove {} and containers here", marker::NAME),
+    )
+}
+
+/// Returns the tier whose directory this is, by its marker.
+///
+/// # Errors
+/// Fails if it is the directory of no tier.
+pub(super) fn found(directory: &Path) -> Result<FoundTier, Failure> {
+    FoundTier::at(directory).map_err(|error| match error {
+        TierError::NoDirectory => Failure::usage(
+            format!("there is no directory {}", directory.display()),
+            "check the path, and that its file system is mounted",
+        ),
+        TierError::NoMarker => no_tier(directory),
+        error => Failure::environment(format!("{}: {error}", directory.display()), "see to that first"),
+    })
+}
+
+pub(super) fn no_tier(directory: &Path) -> Failure {
+    Failure::usage(
+        format!("{} is not the directory of a tier", directory.display()),
+        format!("name a directory that has a file {}", marker::NAME),
     )
 }
 
@@ -119,8 +166,8 @@ pub(super) fn way_out(path: &Path, reason: &TierError) -> String {
             marker::NAME
         ),
         _ => format!(
-            "mount its file system, or put the directory back (a link at {path} to its new place does, too); \
-             if it is lost, read the other files: weir fs mount --without {path}"
+            "mount its file system, or put the directory back; if it is at another path now: weir fs move-tier \
+             REGION DIR; if it is lost, read the other files: weir fs mount --without {path}"
         ),
     }
 }

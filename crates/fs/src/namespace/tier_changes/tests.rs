@@ -1,0 +1,147 @@
+//! Tiers that are added, emptied and removed.
+
+use super::*;
+use crate::check::check_with_containers;
+use crate::layout::inode::Kind;
+use crate::layout::superblock::Superblock;
+use crate::layout::{Geometry, PAGE_BYTES, Time};
+use crate::namespace::{Durability, New};
+use crate::nvm::{Granule, Simulated};
+use crate::tiers::{Containers as _, SimulatedContainers};
+use std::sync::Arc;
+
+type Fs = FileSystem<Simulated>;
+
+const NOW: Time = Time { seconds: 1, nanos: 0 };
+const FIRST: TierNumber = TierNumber(0);
+const SECOND: TierNumber = TierNumber(1);
+
+fn superblock() -> Superblock {
+    let geometry = Geometry::new(2 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
+    Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: true }
+}
+
+/// Returns a file system without tiers.
+fn file_system() -> (Fs, SimulatedContainers) {
+    let memory = Simulated::new(2 << 20, Granule::Word);
+    let memory = FileSystem::create(memory, &superblock(), (0, 0), NOW).expect("a new file system");
+    let containers = SimulatedContainers::default();
+    (open(memory, &containers), containers)
+}
+
+fn open(memory: Simulated, containers: &SimulatedContainers) -> Fs {
+    let port = Arc::new(containers.clone());
+    FileSystem::open_with(memory, Durability::Sync, |_, _| Ok(port)).expect("the file system")
+}
+
+fn add(fs: &mut Fs, number: u8) -> TierNumber {
+    fs.add_tier(Class::Disk, format!("/{number}").into(), [number; 16]).expect("a new tier")
+}
+
+fn file(fs: &mut Fs, name: &str, bytes: u64) -> Ino {
+    let new =
+        New { kind: Kind::File, permissions: 0o644, uid: 0, gid: 0, device: 0, target: &[], attributes: &[] };
+    let (ino, _) = fs.create_file(Ino::ROOT, name.as_bytes(), &new, NOW).expect("a new file");
+    fs.write(ino, 0, &vec![ino.0 as u8; bytes as usize], NOW).expect("space");
+    ino
+}
+
+fn verify(fs: &Fs, ino: Ino, bytes: u64) {
+    let mut found = vec![0; bytes as usize];
+    assert_eq!(fs.read(ino, 0, &mut found).expect("it can be read"), bytes as usize);
+    assert!(found == vec![ino.0 as u8; bytes as usize]);
+}
+
+fn form(fs: &Fs, ino: Ino) -> Form {
+    fs.inode(ino).expect("it exists").form
+}
+
+#[test]
+fn a_tier_that_is_added_takes_files_and_is_still_there_after_a_mount() {
+    let (mut fs, containers) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    assert!(matches!(fs.evict_now(ino), Err(Error::NoTier)));
+    assert_eq!(add(&mut fs, 7), FIRST);
+    fs.evict_now(ino).expect("the tier takes it");
+    fs.sync().expect("no failure");
+    let mut fs = open(fs.into_memory(), &containers);
+    assert_eq!((fs.tiers().len(), fs.tiers()[0].next), (1, 2));
+    verify(&fs, ino, 9000);
+    fs.set_tier_paths(&[(FIRST, "/elsewhere".into())]).expect("it exists");
+    assert!(matches!(fs.set_tier_paths(&[(SECOND, "/x".into())]), Err(Error::NoTier)));
+    let fs = open(fs.into_memory(), &containers);
+    assert_eq!(fs.tiers()[0].path, PathBuf::from("/elsewhere"));
+    assert!(check_with_containers(&fs).is_clean());
+}
+
+#[test]
+fn a_tier_that_leaves_takes_nothing_and_its_files_move() {
+    let (mut fs, containers) = file_system();
+    add(&mut fs, 7);
+    let files: Vec<_> = (0..5).map(|number| file(&mut fs, &format!("file-{number}"), 9000)).collect();
+    files[..3].iter().for_each(|ino| fs.evict_now(*ino).expect("the tier takes it"));
+    let begun = fs.begin_eviction(files[3], FIRST).expect("the tier takes it");
+    fs.set_leaving(FIRST, true).expect("it exists");
+    assert!(matches!(fs.finish_eviction(&begun), Err(Error::Changing)), "the tier began to leave");
+    assert!(matches!(fs.begin_eviction(files[4], FIRST), Err(Error::NoTier)));
+    assert!(matches!(fs.evict_now(files[4]), Err(Error::NoTier)));
+    assert!(matches!(fs.remove_tier(FIRST), Err(Error::NotEmpty)));
+    // It is remembered.
+    let mut fs = open(fs.into_memory(), &containers);
+    assert_eq!(fs.tiers()[0].role, Role::Leaving);
+    assert_eq!(fs.files_in_tier(FIRST), files[..3]);
+    // One to the region, one to another tier.
+    fs.move_out(files[0]).expect("the region has space");
+    assert!(matches!(form(&fs, files[0]), Form::Run { .. }));
+    assert_eq!(add(&mut fs, 8), SECOND);
+    files.iter().for_each(|ino| fs.move_out(*ino).expect("the other tier has space"));
+    assert!(matches!(form(&fs, files[1]), Form::Container(Container { tier: SECOND, .. })));
+    fs.remove_tier(FIRST).expect("it has no files");
+    assert!(containers.list(FIRST).expect("no failure").is_empty() && containers.marker(FIRST).is_none());
+    files.iter().for_each(|ino| verify(&fs, *ino, 9000));
+    assert!(matches!(fs.remove_tier(FIRST), Err(Error::NoTier)));
+    let mut fs = open(fs.into_memory(), &containers);
+    assert!(fs.tiers()[0].is_removed() && check_with_containers(&fs).is_clean());
+    // The next one takes its place, but none of its numbers.
+    let next = fs.tiers()[0].next;
+    assert!(next > 3);
+    assert_eq!((add(&mut fs, 9), fs.tiers()[0].next), (FIRST, next));
+}
+
+#[test]
+fn files_without_space_elsewhere_keep_their_tier() {
+    let (mut fs, containers) = file_system();
+    add(&mut fs, 7);
+    // Larger than the share that one file may have of the region.
+    let large = file(&mut fs, "large", 700_000);
+    assert!(matches!(form(&fs, large), Form::Container(_)));
+    fs.set_leaving(FIRST, true).expect("it exists");
+    assert!(matches!(fs.move_out(large), Err(Error::NoTier)));
+    add(&mut fs, 8);
+    containers.limit(SECOND, 10 * PAGE_BYTES);
+    assert!(matches!(fs.move_out(large), Err(Error::NoTier)));
+    verify(&fs, large, 700_000);
+    fs.set_leaving(FIRST, false).expect("it exists");
+    let small = file(&mut fs, "small", 60_000);
+    fs.evict_now(small).expect("the tier takes it");
+    assert_eq!(fs.files_in_tier(FIRST), [large, small]);
+}
+
+#[test]
+fn a_table_without_space_or_none_takes_no_tier() {
+    let (mut fs, containers) = file_system();
+    let long = |number: usize| PathBuf::from(format!("/{}{number}", "x".repeat(2010)));
+    fs.add_tier(Class::Flash, long(1), [1; 16]).expect("one fits");
+    assert!(matches!(fs.add_tier(Class::Flash, long(2), [2; 16]), Err(Error::Invalid)));
+    assert_eq!((fs.tiers().len(), containers.marker(SECOND)), (1, None));
+    let mut memory = Simulated::new(2 << 20, Granule::Word);
+    memory = FileSystem::create(memory, &superblock(), (0, 0), NOW).expect("a new file system");
+    let old = Superblock { has_tiers: false, ..superblock() }.encode();
+    for at in [0, Geometry::COPY_AT] {
+        use crate::nvm::Memory as _;
+        memory.store(at, &old);
+    }
+    let mut fs = open(memory, &SimulatedContainers::default());
+    assert!(matches!(fs.add_tier(Class::Disk, "/a".into(), [1; 16]), Err(Error::NotSupported)));
+    assert!(check_with_containers(&fs).is_clean());
+}
