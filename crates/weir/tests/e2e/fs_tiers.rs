@@ -19,17 +19,17 @@ fn region() -> Region {
 }
 
 /// Returns bytes that differ from those of every other seed, in each page.
-fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let word = |at: usize| (seed << 32 | (at as u64 / 512)).to_le_bytes();
     (0..len / 8).flat_map(|at| word(at * 8)).collect()
 }
 
-fn form(region: &Region, name: &str) -> String {
+pub(crate) fn form(region: &Region, name: &str) -> String {
     let explained = region.json(&["fs", "explain", &format!("files/{name}")]);
     explained["form"].as_str().expect("a form").to_owned()
 }
 
-fn tier_files(region: &Region, path: &str) -> u64 {
+pub(crate) fn tier_files(region: &Region, path: &str) -> u64 {
     let status = region.json(&["fs", "status", path]);
     let tiers = status["tiers"].as_array().expect("tiers");
     tiers.iter().map(|tier| tier["files"].as_u64().expect("a number")).sum()
@@ -282,10 +282,10 @@ fn a_missing_container_is_found_and_its_file_can_be_removed() {
 }
 
 /// A small file system at a directory, which is unmounted in the end.
-struct Small<'a>(&'a Path);
+pub(crate) struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {
-    fn new(directory: &'a Path) -> Self {
+    pub(crate) fn new(directory: &'a Path) -> Self {
         mount(&["-t", "tmpfs", "-o", "size=6m", "tmpfs"], directory);
         Self(directory)
     }

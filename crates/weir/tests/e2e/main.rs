@@ -17,6 +17,7 @@ mod failing_devices;
 mod fs;
 mod fs_mount;
 mod fs_programs;
+mod fs_tier_changes;
 mod fs_tiers;
 mod full;
 mod harness;

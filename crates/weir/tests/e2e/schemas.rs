@@ -81,6 +81,9 @@ const FILE_SYSTEM: &[&str] = &[
     "fs create region --size 16MiB --flash ssd --disk hdd",
     "fs status region",
     "fs check region",
+    "fs add-tier region --disk more",
+    "fs move-tier region more",
+    "fs remove-tier region more",
     "fs mount region files",
 ];
 const MOUNTED: &[&str] = &[
@@ -154,7 +157,7 @@ fn documents_of_all_commands_match_their_schemas() {
     server.stop("TERM");
     run(&pool, STOPPED, &mut used);
     run(&pool, OTHER_COMMANDS, &mut used);
-    for directory in ["ssd", "hdd", "files"] {
+    for directory in ["ssd", "hdd", "more", "files"] {
         std::fs::create_dir(pool.path(directory)).expect("a directory");
     }
     if can_mount() {
@@ -162,7 +165,7 @@ fn documents_of_all_commands_match_their_schemas() {
         std::fs::write(pool.path("files").join("file"), "text").expect("a file");
         run(&pool, MOUNTED, &mut used);
     } else {
-        run(&pool, &FILE_SYSTEM[..3], &mut used);
+        run(&pool, &FILE_SYSTEM[..6], &mut used);
         let mounted = ["mount", "explain", "evict", "promote", "pin", "unpin", "unmount", "rescue"];
         used.extend(mounted.map(|name| format!("fs {name}")));
     }

@@ -9,6 +9,7 @@ mod mount;
 mod moves;
 mod rescue;
 mod status;
+mod tier_changes;
 mod tiers;
 mod unmount;
 mod unprivileged;
@@ -26,7 +27,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use std::path::Path;
 use std::path::PathBuf;
-use weir_fs::report::Command;
+use weir_fs::report::{Command, Status};
 use weir_model::Bytes;
 
 const CREATE_EXAMPLES: &str = "Examples:
@@ -69,6 +70,15 @@ const PIN_EXAMPLES: &str = "Examples:
 
 const UNPIN_EXAMPLES: &str = "Examples:
   weir fs unpin files/index.db";
+
+const ADD_TIER_EXAMPLES: &str = "Examples:
+  weir fs add-tier region --disk /mnt/hdd2/weir";
+
+const MOVE_TIER_EXAMPLES: &str = "Examples:
+  weir fs move-tier region /mnt/new/weir";
+
+const REMOVE_TIER_EXAMPLES: &str = "Examples:
+  weir fs remove-tier region /mnt/hdd/weir";
 
 const RESCUE_EXAMPLES: &str = "Examples:
   weir fs rescue /mnt/ssd/weir /mnt/hdd/weir --to restored";
@@ -156,6 +166,40 @@ pub enum FsCommand {
         /// File in a mounted file system
         file: PathBuf,
     },
+    /// Add tiers to a file system that is not mounted
+    ///
+    /// A directory that is being removed is kept.
+    #[command(after_help = ADD_TIER_EXAMPLES, group(clap::ArgGroup::new("directories").required(true).multiple(true)))]
+    AddTier {
+        /// Region of the file system
+        region: PathBuf,
+        /// Evict files to this directory on flash, too; repeat it for more
+        #[arg(long, value_name = "DIR", group = "directories")]
+        flash: Vec<PathBuf>,
+        /// Evict files to this directory on disks, too; repeat it for more
+        #[arg(long, value_name = "DIR", group = "directories")]
+        disk: Vec<PathBuf>,
+    },
+    /// Note that the directories of tiers are at other paths, while the file system is not mounted
+    #[command(after_help = MOVE_TIER_EXAMPLES)]
+    MoveTier {
+        /// Region of the file system
+        region: PathBuf,
+        /// Directories at their new paths
+        #[arg(required = true, value_name = "DIR")]
+        directories: Vec<PathBuf>,
+    },
+    /// Remove a tier from a file system that is not mounted; its files move to other tiers or to the region
+    ///
+    /// After a crash, or where space was missing, the command goes on where it was.
+    #[command(after_help = REMOVE_TIER_EXAMPLES)]
+    RemoveTier {
+        /// Region of the file system
+        region: PathBuf,
+        /// Directory of the tier
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Restore files from the directories of tiers alone, after the region was lost
     ///
     /// Names, permissions, owners and times are those that the containers have. Only files that had been
@@ -178,8 +222,7 @@ pub enum FsCommand {
 pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
     match command {
         FsCommand::Create { region, size, flash, disk, force } => {
-            let status = create::create(&region, size, force, &tiers::named(flash, disk))?;
-            show(common, &status, |width| status::human(&status, width));
+            show_status(common, &create::create(&region, size, force, &tiers::named(flash, disk))?);
         }
         FsCommand::Mount(args) => mount::run(&args, common)?,
         FsCommand::Unmount { directory, lazy } => {
@@ -192,8 +235,7 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
             return Ok(document.exit_code());
         }
         FsCommand::Status { path } => {
-            let status = status::status(&path)?;
-            show(common, &status, |width| status::human(&status, width));
+            show_status(common, &status::status(&path)?);
         }
         FsCommand::Explain { file } => {
             let explained = explain::explain(&file)?;
@@ -203,12 +245,25 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
         FsCommand::Promote { file } => show_move(common, &file, Command::Promote)?,
         FsCommand::Pin { file } => show_move(common, &file, Command::Pin)?,
         FsCommand::Unpin { file } => show_move(common, &file, Command::Unpin)?,
+        FsCommand::AddTier { region, flash, disk } => {
+            show_status(common, &tier_changes::add(&region, &tiers::named(flash, disk))?);
+        }
+        FsCommand::MoveTier { region, directories } => {
+            show_status(common, &tier_changes::set_paths(&region, &directories)?);
+        }
+        FsCommand::RemoveTier { region, directory } => {
+            show_status(common, &tier_changes::remove(&region, &directory)?);
+        }
         FsCommand::Rescue { directories, to } => {
             let document = rescue::rescue(&directories, &to)?;
             show(common, &document, |_| document.human());
         }
     }
     Ok(exit::SUCCESS)
+}
+
+fn show_status(common: &Common, status: &Status) {
+    show(common, status, |width| status::human(status, width));
 }
 
 fn show_move(common: &Common, file: &Path, command: Command) -> Result<(), Failure> {

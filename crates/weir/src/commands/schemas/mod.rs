@@ -36,7 +36,10 @@ pub const DOCUMENTS: &[Document] = &[
     document::<Volumes<'_>>("volume-list", &["volume create", "volume list", "volume remove", "volume set"]),
     document::<Explanation>("explain", &["explain"]),
     document::<serve::ReadyDocument<'_>>("serve", &["serve"]),
-    document::<weir_fs::report::Status>("fs-status", &["fs create", "fs status"]),
+    document::<weir_fs::report::Status>(
+        "fs-status",
+        &["fs create", "fs status", "fs add-tier", "fs move-tier", "fs remove-tier"],
+    ),
     document::<fs::MountDocument>("fs-mount", &["fs mount"]),
     document::<fs::UnmountDocument>("fs-unmount", &["fs unmount"]),
     document::<fs::CheckDocument>("fs-check", &["fs check"]),
