@@ -62,6 +62,31 @@ fn mount_finds_the_helper() {
 }
 
 #[test]
+fn tiers_can_be_left_out_by_an_option() {
+    let region = Region::with("32MiB", &["ssd", "hdd"], &["--flash", "ssd", "--disk", "hdd"]);
+    let script = "
+        mount -t weir region files
+        echo text > files/file
+        umount files
+        until $WEIR fs check region >/dev/null 2>&1; do sleep 0.1; done
+        mv ssd away
+        code=0; mount -t weir region files 2>said || code=$?
+        test $code -eq 32
+        grep -q 'the directory is not there' said
+        mount -t weir region files -o without=$PWD/ssd
+        grep -q text files/file
+        ! touch files/new 2>/dev/null
+        umount files
+        code=0; mount -t weir region files -o without= 2>said || code=$?
+        test $code -eq 1
+        mv away ssd
+        until $WEIR fs check region >/dev/null 2>&1; do sleep 0.1; done";
+    let Some(output) = with_helper(&region, script) else { return };
+    succeeds(&output);
+    region.check();
+}
+
+#[test]
 fn lines_of_fstab_are_mounted() {
     let region = Region::new("32MiB");
     let folder = region.folder().canonicalize().expect("the folder");

@@ -112,6 +112,8 @@ fn apply(args: &mut MountArgs, option: &str, is_sloppy: bool) -> Result<(), Fail
         "trusted" => args.trusted = true,
         "allow_other" => args.allow_other = true,
         "sync_interval" => args.sync_interval = interval(value)?,
+        "without" if value.is_empty() => return Err(usage("option without needs the directory of a tier")),
+        "without" => args.without.push(PathBuf::from(value)),
         "suid" | "dev" => {
             return Err(Failure::usage(
                 format!("option {name}: device files and set-user-id bits count together"),
@@ -135,7 +137,8 @@ fn interval(value: &str) -> Result<Nanos, Failure> {
 fn usage(message: &str) -> Failure {
     Failure::usage(
         format!("mount.weir: {message}"),
-        "mount -t weir REGION DIRECTORY -o ro,trusted,allow_other,sync_interval=TIME, each option if needed",
+        "mount -t weir REGION DIRECTORY -o ro,trusted,allow_other,sync_interval=TIME,without=DIR, each option \
+         if needed",
     )
 }
 
@@ -162,6 +165,9 @@ mod tests {
         let request = parsed("-sfv -t weir r d -o trusted,allow_other,unknown").expect("it");
         assert!(request.is_fake && request.args.trusted && request.args.allow_other);
         assert_eq!(request.args.sync_interval, Nanos(1_000_000_000), "as of weir fs mount");
+        let request = parsed("r d -o without=/mnt/ssd,without=/mnt/hdd").expect("it");
+        assert_eq!(request.args.without, [Path::new("/mnt/ssd"), Path::new("/mnt/hdd")]);
+        assert!(request.args.is_read_only());
     }
 
     #[test]
@@ -172,6 +178,7 @@ mod tests {
             ("r d -o noatime", "unknown option \"noatime\""),
             ("r d -o rw,suid", "trusted"),
             ("r d -o sync_interval=x", "sync_interval=x"),
+            ("r d -o without=", "without needs the directory"),
             ("r d -x", "unknown flag -x"),
         ] {
             let failure = parsed(line).expect_err("a refusal");
