@@ -86,7 +86,8 @@ pub fn repair<M: Memory>(memory: M, now: Time) -> Result<(M, Outcome), Refusal> 
     repair_with_tiers(memory, &[], now)
 }
 
-/// As [`repair`], with the directories of all tiers, from whose markers a damaged tier table is written again.
+/// As [`repair`], with the directories of all tiers, from whose markers a damaged tier table is written
+/// again.
 ///
 /// # Errors
 /// As [`repair`].

@@ -127,8 +127,8 @@ impl Tiers {
 }
 
 impl<M: Memory> FileSystem<M> {
-    /// Returns the tiers below the region, by number, those included that were removed. `next` of each is what
-    /// it was when the file system was opened.
+    /// Returns the tiers below the region, by number, those included that were removed. `next` of each is
+    /// what it was when the file system was opened.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers.table
     }

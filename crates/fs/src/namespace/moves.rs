@@ -272,7 +272,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(())
     }
 
-    /// Gives a container the header of its file, with the path that the old container has if no other is known.
+    /// Gives a container the header of its file, with the path that the old container has if no other is
+    /// known.
     fn copy_header(&self, ino: Ino, from: Container, to: Container) {
         let Ok(mut header) = self.header(ino) else { return };
         if header.path.is_empty()

@@ -23,8 +23,9 @@ impl<M: Memory> FileSystem<M> {
     /// Adds a tier, whose directory is no other tier's. It takes files at once. Durable when it returns.
     ///
     /// # Errors
-    /// `NotSupported` if the region has no tier table, `Invalid` if the paths of all tiers do not fit into it;
-    /// `Container` if the directory refuses. If the commit fails, the directory has a marker that is left over.
+    /// `NotSupported` if the region has no tier table, `Invalid` if the paths of all tiers do not fit into
+    /// it; `Container` if the directory refuses. If the commit fails, the directory has a marker that is left
+    /// over.
     pub fn add_tier(&mut self, class: Class, path: PathBuf, uuid: [u8; 16]) -> Result<TierNumber> {
         if !self.superblock.has_tiers {
             return Err(Error::NotSupported);
@@ -44,8 +45,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(number)
     }
 
-    /// Sets the paths of tiers, all of them at once. Durable when it returns; the tiers are at their new paths
-    /// when the file system is opened again.
+    /// Sets the paths of tiers, all of them at once. Durable when it returns; the tiers are at their new
+    /// paths when the file system is opened again.
     ///
     /// # Errors
     /// `NoTier` if there is none of a number; `Invalid` if the paths of all tiers do not fit into the table.
@@ -83,8 +84,8 @@ impl<M: Memory> FileSystem<M> {
         files
     }
 
-    /// Moves a file out of its tier at once: to another one, or to the region if no other can take it. Its old
-    /// container is removed after the next commit. A file in the region stays there.
+    /// Moves a file out of its tier at once: to another one, or to the region if no other can take it. Its
+    /// old container is removed after the next commit. A file in the region stays there.
     ///
     /// # Errors
     /// `NoTier` if no tier can take the file and the region has no space for it; `Container` if it cannot be

@@ -16,8 +16,8 @@ struct Used {
     next: u64,
 }
 
-/// Stages a new tier table if the region's is damaged. The number of each tier's next container is above those
-/// of all containers that are there, and of all that inodes have.
+/// Stages a new tier table if the region's is damaged. The number of each tier's next container is above
+/// those of all containers that are there, and of all that inodes have.
 ///
 /// # Errors
 /// Refuses if files are in a tier whose directory is not among those found, or if two directories claim to be

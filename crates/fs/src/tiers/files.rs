@@ -84,9 +84,23 @@ fn sidecar_path(directory: &Path, number: u64) -> PathBuf {
 
 /// Returns the numbers of all containers in the directory of a tier.
 pub(super) fn list(directory: &Path) -> io::Result<Vec<u64>> {
+    list_folders(directory, false)
+}
+
+/// Returns the numbers of all containers in a directory that may lack folders: when a tier is removed, these
+/// go before the marker.
+pub(super) fn list_what_is_there(directory: &Path) -> io::Result<Vec<u64>> {
+    list_folders(directory, true)
+}
+
+fn list_folders(directory: &Path, may_lack: bool) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for part in 0..FOLDERS {
-        for entry in std::fs::read_dir(folder(directory, part))? {
+        let entries = match std::fs::read_dir(folder(directory, part)) {
+            Err(error) if may_lack && error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
             let name = entry?.file_name();
             numbers.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
         }
@@ -146,13 +160,13 @@ pub(super) fn prepare(directory: &Path, marker: &Marker) -> io::Result<()> {
 /// # Errors
 /// Returns the operating system's error if the marker stays.
 pub(super) fn discard(directory: &Path) -> io::Result<()> {
-    let removed = match std::fs::remove_file(marker::path(directory)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    };
     (0..FOLDERS).for_each(|part| drop(std::fs::remove_dir(folder(directory, part))));
     let _ = std::fs::remove_dir(directory.join(FOLDER));
-    removed.and_then(|()| File::open(directory)?.sync_all())
+    // The marker goes last: as long as it is there, this can be done again.
+    match std::fs::remove_file(marker::path(directory)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => File::open(directory)?.sync_all(),
+    }
 }
 
 impl ContainerFiles {

@@ -30,7 +30,7 @@ impl FoundTier {
         }
         let path = directory.canonicalize().map_err(os)?;
         let marker = Marker::read(&path).map_err(os)?.ok_or(TierError::NoMarker)?;
-        let numbers = files::list(&path).map_err(os)?;
+        let numbers = files::list_what_is_there(&path).map_err(os)?;
         // Numbers beyond were never given to a container.
         let known = numbers.iter().copied().filter(|number| *number < Tier::NUMBER_END);
         let next = known.max().map_or(1, |number| number + 1);

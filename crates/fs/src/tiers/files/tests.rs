@@ -230,6 +230,17 @@ fn tiers_are_adopted_and_released_while_others_are_open() {
     assert_eq!(files.verify(number), Err(TierError::Removed));
     assert!(files.create(container).is_err());
     assert!(std::fs::read_dir(&path).expect("the directory").next().is_none());
+    // An interrupted release leaves the marker, so that it can be found and done again.
+    files.adopt(number, &all[2]).expect("it is empty");
+    std::fs::write(container_path(&path, 300), b"").expect("space");
+    (0..FOLDERS).filter(|part| *part != 44).for_each(|part| drop(std::fs::remove_dir(folder(&path, part))));
+    let found = FoundTier::at(&path).expect("it has a marker");
+    assert_eq!((found.next, found.containers), (301, 1));
+    std::fs::remove_file(container_path(&path, 300)).expect("removed");
+    std::fs::remove_dir_all(path.join(FOLDER)).expect("removed");
+    assert_eq!(FoundTier::at(&path).expect("it has a marker").containers, 0);
+    ContainerFiles::discard(&all[2..]);
+    assert!(std::fs::read_dir(&path).expect("the directory").next().is_none());
     // What a region has removed is not missing.
     let all = [&sample.tiers[..], &[Tier::removed(301)]].concat();
     drop(files);

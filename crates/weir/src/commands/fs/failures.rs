@@ -67,9 +67,9 @@ pub(super) fn content_failure(region: &Path, error: &Error) -> Failure {
             ErrorKind::Corrupt,
             message,
             format!(
-                "weir fs check {path} --repair --tier DIR writes it again; pass --tier for the directory of each \
-                 tier, which has a file weir.tier; until then, files in the region can be read from weir fs \
-                 mount --read-only"
+                "weir fs check {path} --repair --tier DIR writes it again; pass --tier for the directory of \
+                 each tier, which has a file weir.tier; until then, files in the region can be read from \
+                 weir fs mount --read-only"
             ),
         ),
         Error::Tier { path, reason, .. } => Failure::refused(message, way_out(path, reason)),

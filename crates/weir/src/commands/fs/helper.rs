@@ -137,8 +137,8 @@ fn interval(value: &str) -> Result<Nanos, Failure> {
 fn usage(message: &str) -> Failure {
     Failure::usage(
         format!("mount.weir: {message}"),
-        "mount -t weir REGION DIRECTORY -o ro,trusted,allow_other,sync_interval=TIME,without=DIR, each option \
-         if needed",
+        "mount -t weir REGION DIRECTORY -o ro,trusted,allow_other,sync_interval=TIME,without=DIR, each \
+         option if needed",
     )
 }
 

@@ -24,7 +24,7 @@ use super::show;
 use crate::args::{Common, size};
 use crate::exit;
 use crate::failure::Failure;
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use std::path::Path;
 use std::path::PathBuf;
 use weir_fs::report::{Command, Status};
@@ -169,7 +169,8 @@ pub enum FsCommand {
     /// Add tiers to a file system that is not mounted
     ///
     /// A directory that is being removed is kept.
-    #[command(after_help = ADD_TIER_EXAMPLES, group(clap::ArgGroup::new("directories").required(true).multiple(true)))]
+    #[command(after_help = ADD_TIER_EXAMPLES)]
+    #[command(group(ArgGroup::new("directories").required(true).multiple(true)))]
     AddTier {
         /// Region of the file system
         region: PathBuf,
@@ -189,9 +190,10 @@ pub enum FsCommand {
         #[arg(required = true, value_name = "DIR")]
         directories: Vec<PathBuf>,
     },
-    /// Remove a tier from a file system that is not mounted; its files move to other tiers or to the region
+    /// Remove a tier from a file system that is not mounted; its files move elsewhere
     ///
-    /// After a crash, or where space was missing, the command goes on where it was.
+    /// They move to the other tiers, or to the region if these are full. After a crash, or where space was
+    /// missing, the command goes on where it was.
     #[command(after_help = REMOVE_TIER_EXAMPLES)]
     RemoveTier {
         /// Region of the file system

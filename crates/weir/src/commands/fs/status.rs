@@ -145,8 +145,8 @@ fn tier_table(status: &Status, width: Width) -> String {
             }
             _ if tier.leaving => {
                 text += &format!(
-                    "\nLEAVING: {path}: no file goes to it. weir fs remove-tier moves its files elsewhere and \
-                     removes it; weir fs add-tier keeps it\n"
+                    "\nLEAVING: {path}: no file goes to it. weir fs remove-tier moves its files elsewhere \
+                     and removes it; weir fs add-tier keeps it\n"
                 );
             }
             _ => {}

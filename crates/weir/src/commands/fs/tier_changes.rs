@@ -33,8 +33,8 @@ fn known(fs: &Fs, found: &FoundTier) -> Option<TierNumber> {
     (found.marker.region == fs.superblock().uuid && tier.uuid == found.marker.tier).then_some(number)
 }
 
-/// Returns whether a directory is what an interrupted command has left: a marker of the region for a tier that
-/// it does not have, and no container.
+/// Returns whether a directory is what an interrupted command has left: a marker of the region for a tier
+/// that it does not have, and no container.
 fn is_left_over(fs: &Fs, found: &FoundTier) -> bool {
     found.marker.region == fs.superblock().uuid && known(fs, found).is_none() && found.containers == 0
 }
@@ -229,8 +229,8 @@ fn not_moved(region: &Path, fs: &Fs, tier: &Path, (ino, error): (Ino, &Error)) -
         Error::NoTier => Failure::environment(
             format!("cannot remove tier {tier}: there is no space elsewhere for {name}"),
             format!(
-                "files that were moved stay where they are; free space or add a tier, then repeat the command; or \
-                 keep the tier: weir fs add-tier {region} with the same directory"
+                "files that were moved stay where they are; free space or add a tier, then repeat the \
+                 command; or keep the tier: weir fs add-tier {region} with the same directory"
             ),
         ),
         Error::Container(error) => Failure::environment(

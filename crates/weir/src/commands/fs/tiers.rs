@@ -166,8 +166,8 @@ pub(super) fn way_out(path: &Path, reason: &TierError) -> String {
             marker::NAME
         ),
         _ => format!(
-            "mount its file system, or put the directory back; if it is at another path now: weir fs move-tier \
-             REGION DIR; if it is lost, read the other files: weir fs mount --without {path}"
+            "mount its file system, or put the directory back; if it is at another path now: weir fs \
+             move-tier REGION DIR; if it is lost, read the other files: weir fs mount --without {path}"
         ),
     }
 }
