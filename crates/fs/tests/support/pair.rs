@@ -270,21 +270,22 @@ impl<M: Memory> Pair<M> {
             Operation::Promote { file } => ignore(fs.promote(ino(file)))?,
             Operation::Pin { file, is_pinned } => fs.pin(ino(file), *is_pinned, now)?,
             Operation::Sweep => sweep(fs),
-            Operation::AddTier => {
-                let added = super::tiers::add_tier(fs, self.now as u8);
-                self.has_changed_tiers = added.is_ok();
-                ignore(added)?;
-            }
-            Operation::SetLeaving { tier, is_leaving } => {
-                let changed = fs.set_leaving(TierNumber(*tier), *is_leaving);
-                self.has_changed_tiers = changed.is_ok();
-                ignore(changed)?;
-            }
-            Operation::EmptyTier { tier, remove } => {
-                ignore(super::tiers::empty_tier(fs, TierNumber(*tier), *remove))?;
-            }
+            of_tiers => ignore(self.change_tiers(of_tiers))?,
         }
         Ok(0)
+    }
+
+    fn change_tiers(&mut self, operation: &Operation) -> weir_fs::error::Result<()> {
+        let number = self.now as u8;
+        let fs = self.fs();
+        let changed = match operation {
+            Operation::AddTier => super::tiers::add_tier(fs, number),
+            Operation::SetLeaving { tier, is_leaving } => fs.set_leaving(TierNumber(*tier), *is_leaving),
+            Operation::EmptyTier { tier, remove } => super::tiers::empty_tier(fs, TierNumber(*tier), *remove),
+            _ => Ok(()),
+        };
+        self.has_changed_tiers = changed.is_ok();
+        changed
     }
 
     fn begin_eviction(&mut self, ino: Ino) -> weir_fs::error::Result<()> {

@@ -26,7 +26,7 @@ pub fn add_tier<M: Memory>(fs: &mut FileSystem<M>, number: u8) -> Result<()> {
     if fs.tiers().iter().filter(|tier| !tier.is_removed()).count() == TIERS_MAX {
         return Err(Error::NoTier);
     }
-    let class = if number % 2 == 0 { Class::Flash } else { Class::Disk };
+    let class = if number.is_multiple_of(2) { Class::Flash } else { Class::Disk };
     fs.add_tier(class, format!("/added-{number}").into(), [number; 16]).map(|_| ())
 }
 

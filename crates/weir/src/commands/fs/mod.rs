@@ -7,6 +7,7 @@ mod failures;
 pub mod helper;
 mod mount;
 mod moves;
+mod region;
 mod rescue;
 mod status;
 mod tier_changes;

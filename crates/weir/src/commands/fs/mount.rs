@@ -1,6 +1,7 @@
 //! `weir fs mount` serves a file system at a directory, in the background or in this process.
 
 use super::failures::{content_failure, dead_mount, is_dead, open_failure};
+use super::region::durability;
 use super::status::ask;
 use super::{tiers, unprivileged};
 use crate::args::{Common, duration};
@@ -21,8 +22,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use weir_fs::fuse::{self, End, MountOptions, Stop, mounts};
 use weir_fs::layout::superblock::Superblock;
-use weir_fs::namespace::{Durability, FileSystem};
-use weir_fs::nvm::{Mapped, Persistence};
+use weir_fs::namespace::FileSystem;
+use weir_fs::nvm::Mapped;
 use weir_fs::report::{STATUS, Status};
 use weir_fs::tiers::Tier;
 use weir_model::{ErrorKind, Nanos};
@@ -247,20 +248,13 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns when changes of a file system in this memory become durable.
-pub(super) const fn durability(memory: &Mapped) -> Durability {
-    match memory.persistence() {
-        Persistence::CacheLines => Durability::EachOperation,
-        Persistence::FileSync => Durability::Sync,
-    }
-}
-
 /// Rejects a directory to leave out that is none of the tiers.
 fn verify_left_out(without: &[PathBuf], found: &[Tier]) -> Result<(), Failure> {
     let is_known =
         |path: &&PathBuf| found.iter().any(|tier| tiers::is_named(tier, std::slice::from_ref(path)));
     let Some(unknown) = without.iter().find(|path| !is_known(path)) else { return Ok(()) };
-    Err(tiers::unknown("--without: ", unknown, found))
+    let message = format!("--without: the file system has no tier at {}", unknown.display());
+    Err(Failure::usage(message, tiers::choice(found)))
 }
 
 /// Returns the path of a directory that is there to be mounted at.

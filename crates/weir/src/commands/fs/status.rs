@@ -1,7 +1,7 @@
 //! `weir fs status` shows a file system's space, files and wear.
 
 use super::failures::{content_failure, dead_mount, is_dead, mount_of, open_failure};
-use super::mount::durability;
+use super::region::durability;
 use super::tiers;
 use crate::failure::Failure;
 use crate::output::{Width, table};

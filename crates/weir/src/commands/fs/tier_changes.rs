@@ -19,7 +19,7 @@ type Fs = FileSystem<Mapped>;
 /// Opens the file system in a region to change it; tiers may be missing if `may_lack`.
 fn open(region: &Path, may_lack: bool) -> Result<Fs, Failure> {
     let memory = Mapped::open(region, true).map_err(|error| open_failure(&error))?;
-    let durability = super::mount::durability(&memory);
+    let durability = super::region::durability(&memory);
     let fs = FileSystem::open_with(memory, durability, |superblock, found| {
         tiers::open(superblock, found, true, |_| may_lack)
     });
@@ -154,7 +154,10 @@ pub(super) fn remove(region: &Path, directory: &Path) -> Result<Status, Failure>
         Some(number) => number,
         None => {
             let found = FoundTier::at(directory).ok().filter(|found| is_left_over(&fs, found));
-            let found = found.ok_or_else(|| tiers::unknown("", directory, fs.tiers()))?;
+            let found = found.ok_or_else(|| {
+                let message = format!("the file system has no tier at {}", directory.display());
+                Failure::usage(message, tiers::choice(fs.tiers()))
+            })?;
             ContainerFiles::discard(&[found.tier()]);
             drop(fs);
             return super::status::of_region(region);

@@ -70,16 +70,14 @@ pub(super) fn paths_too_long() -> Failure {
     )
 }
 
-/// Returns the failure for a directory that is none of these tiers.
-pub(super) fn unknown(option: &str, path: &Path, tiers: &[Tier]) -> Failure {
+/// Returns the help for a directory that is none of these tiers.
+pub(super) fn choice(tiers: &[Tier]) -> String {
     let known = tiers.iter().filter(|tier| !tier.is_removed());
     let paths: Vec<_> = known.map(|tier| tier.path.display().to_string()).collect();
-    let help = match (paths.is_empty(), option.is_empty()) {
-        (true, false) => "the file system has no tiers; leave the option out".to_owned(),
-        (true, true) => "the file system has no tiers".to_owned(),
-        (false, _) => format!("name one of its directories: {}", paths.join(", ")),
-    };
-    Failure::usage(format!("{option}the file system has no tier at {}", path.display()), help)
+    match paths.is_empty() {
+        true => "the file system has no tiers".to_owned(),
+        false => format!("name one of its directories: {}", paths.join(", ")),
+    }
 }
 
 pub(super) fn in_use_as_tier(directory: &Path) -> Failure {
