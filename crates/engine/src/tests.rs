@@ -6,6 +6,7 @@ mod advice;
 mod cache;
 mod coalesce;
 mod copies;
+mod copies_read;
 mod doubt_model;
 mod duplex;
 mod durable_writes;

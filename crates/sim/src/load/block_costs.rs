@@ -6,7 +6,7 @@
 use super::{Client, ClientAction, Transferred};
 use crate::{Arrival, Load, RampStep, VolumeData};
 use rustc_hash::FxHashMap;
-use weir_model::{BLOCK, Bytes, ExtentSize, Nanos, Op};
+use weir_model::{BLOCK, ExtentSize, Nanos, Op};
 use weir_policy::block_table::inverse_bitmap;
 
 /// By what blocks are ranked, the costly ones first.
@@ -190,7 +190,7 @@ impl Load for AccountedLoad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::{Hint, VolumeOffset};
+    use weir_model::{Bytes, Hint, VolumeOffset};
 
     fn read(block: u64, blocks: u64) -> Arrival {
         Arrival {

@@ -1,12 +1,14 @@
 //! Runs experiments, as many at the same time as there are processors.
 
-use super::results::{ExperimentId, Metrics, Period, Results, WINDOWS, of_blocks, of_pool};
+use super::published::RATIO;
+use super::results::{ExperimentId, Metrics, Period, Results, WINDOWS, finite, of_pool};
 use super::runner::Runner;
 use crate::failure::{Failure, REPORT_DEFECT};
 use weir_engine::Percent;
 use weir_model::{Bytes, ErrorKind, ExtentSize, Nanos, Seed};
 use weir_policy::harm::{MoveControl, Rules};
 use weir_policy::placement::{Placement, Settings, find_policy};
+use weir_sim::load::block_costs::{BlockCosts, BlockRank};
 use weir_sim::{DeviceSize, DeviceSpec, Load, Mode, Plan, PoolSpec, SimError, place};
 
 /// Creates an experiment's load from a seed and the load's duration.
@@ -94,6 +96,23 @@ impl Experiment {
         metrics.extend(load.block_costs().map(of_blocks).unwrap_or_default());
         Ok(metrics)
     }
+}
+
+/// Returns what the blocks that are first by a metric accumulate, as ratio to those that are first by
+/// frequency/request size.
+fn of_blocks(costs: &BlockCosts) -> Metrics {
+    let ranks = [
+        ("latency", BlockRank::Latency),
+        ("frequency", BlockRank::Frequency),
+        ("request size", BlockRank::RequestSize),
+        ("seek distance", BlockRank::SeekDistance),
+        ("reuse distance", BlockRank::ReuseDistance),
+        ("frequency and seek distance", BlockRank::TotalSeekDistance),
+    ];
+    let base = costs.accumulated(BlockRank::InverseBitmap);
+    let ratio =
+        |(name, rank)| (format!("{RATIO}accumulated latency, by {name}"), costs.accumulated(rank) / base);
+    finite(ranks.into_iter().map(ratio))
 }
 
 /// Runs all experiments with each seed.

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use weir_model::Nanos;
 use weir_sim::cache::CacheOutcome;
-use weir_sim::load::block_costs::{BlockCosts, BlockRank};
 use weir_sim::load::ramp::saturation;
 use weir_sim::{DeviceOutcome, Outcome, Responses, Window};
 
@@ -277,23 +276,6 @@ pub(super) fn of_pool(
     });
     let values = values.into_iter().map(|(name, value)| (name.to_owned(), value));
     finite(values.chain(of_periods).chain(written))
-}
-
-/// Returns what the blocks that are first by a metric accumulate, as ratio to those that are first by
-/// frequency/request size.
-pub(super) fn of_blocks(costs: &BlockCosts) -> Metrics {
-    let ranks = [
-        ("latency", BlockRank::Latency),
-        ("frequency", BlockRank::Frequency),
-        ("request size", BlockRank::RequestSize),
-        ("seek distance", BlockRank::SeekDistance),
-        ("reuse distance", BlockRank::ReuseDistance),
-        ("frequency and seek distance", BlockRank::TotalSeekDistance),
-    ];
-    let base = costs.accumulated(BlockRank::InverseBitmap);
-    let ratio =
-        |(name, rank)| (format!("{RATIO}accumulated latency, by {name}"), costs.accumulated(rank) / base);
-    finite(ranks.into_iter().map(ratio))
 }
 
 /// Returns the metrics of a period.
