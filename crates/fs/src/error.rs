@@ -73,6 +73,9 @@ pub enum Error {
     /// The file was changed while it was copied to another tier.
     #[error("the file changed while it was moved")]
     Changing,
+    /// Programs access the file's container through the kernel.
+    #[error("programs have the file open")]
+    InUse,
     /// No tier below the region can take the file.
     #[error("no tier can take the file")]
     NoTier,
@@ -178,6 +181,7 @@ impl Error {
             },
             Self::Pinned => libc::EPERM,
             Self::Changing => libc::EBUSY,
+            Self::InUse => libc::ETXTBSY,
             Self::NoTier => libc::ENOSPC,
             Self::Tier { .. } => libc::ENODEV,
             Self::Failed | Self::Io(_) | Self::Damaged(_) | Self::TierTable => libc::EIO,

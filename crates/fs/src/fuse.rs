@@ -7,17 +7,19 @@ mod background;
 mod convert;
 mod handler;
 mod mounts;
+mod opens;
 mod requests;
 
 pub use mounts::{MountPoint, UnmountError, mounts, unmount};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::Time;
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
 use background::Background;
 use fuser::{Config, MountOption, Session, SessionACL};
 use handler::{Handler, Place, TellEnd};
+use opens::Opens;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,6 +86,8 @@ pub struct MountOptions {
     pub is_trusted: bool,
     /// Longest time until changes become durable without an `fsync`.
     pub sync_interval: Duration,
+    /// Whether the kernel may read and write containers without the server, where it can.
+    pub passthrough: bool,
 }
 
 /// How a mount ended.
@@ -129,12 +133,13 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     mounted: impl FnOnce(Stop),
 ) -> io::Result<End> {
     let config = config(options, fs.is_read_only());
+    let opens = Opens::new(!fs.tiers().is_empty(), options.passthrough);
     let shared = Shared::new(fs);
     let background = Background::start(&shared);
     let (sender, events) = channel();
     let notifier = Arc::new(OnceLock::new());
     let place = Place { region: options.region.clone(), directory: directory.to_owned() };
-    let handler = Handler::new(shared.clone(), Arc::clone(&notifier), place, TellEnd(sender.clone()));
+    let handler = Handler::new(shared.clone(), Arc::clone(&notifier), place, opens, TellEnd(sender.clone()));
     let session = Session::new(handler, directory, &config)?;
     let _ = notifier.set(session.notifier());
     let session = session.spawn()?;
@@ -192,7 +197,11 @@ fn wait<M: Memory>(
                 // If that fails, the directory stays and says that its server has ended.
                 let _ = unmount(directory, true);
                 let mut fs = shared.write();
-                let synced = fs.sync();
+                let containers = fs.containers();
+                let written = fs.flagged_containers().into_iter().try_for_each(|container| {
+                    containers.note_change(container).and_then(|()| containers.sync(container))
+                });
+                let synced = written.map_err(Error::Container).and(fs.sync());
                 // Nothing is acknowledged any more that would not be durable.
                 std::mem::forget(fs);
                 return synced.map(|()| End::InUse).map_err(io::Error::other);
@@ -203,7 +212,8 @@ fn wait<M: Memory>(
                 if fs.is_read_only() {
                     return Ok(End::Unmounted);
                 }
-                fs.forget_all().and_then(|()| fs.sync()).map_err(io::Error::other)?;
+                fs.forget_all().and_then(|()| fs.end_all_passthrough()).map_err(io::Error::other)?;
+                fs.sync().map_err(io::Error::other)?;
                 return Ok(End::Unmounted);
             }
         }

@@ -15,6 +15,7 @@ mod inodes;
 mod moves;
 pub(crate) mod names;
 mod null_files;
+mod passthrough;
 mod rename;
 mod space_requests;
 mod sweep;
@@ -396,6 +397,7 @@ impl<M: Memory> FileSystem<M> {
         self.space.committed();
         self.fresh_null_files.clear();
         self.settle_containers();
+        self.tiers.passthrough.committed();
         Ok(())
     }
 

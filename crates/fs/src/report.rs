@@ -170,6 +170,12 @@ pub struct Mount {
     pub commits: u64,
     /// A flush of the region failed: nothing can be changed any more, and the last changes may be lost.
     pub failed: bool,
+    /// The kernel reads and writes files in containers without the server (passthrough), where it can.
+    pub passthrough: bool,
+    /// Files that it accesses so now.
+    pub passthrough_files: u64,
+    /// Why it does not, or not for all of them; `null` if it does, or if there are no tiers.
+    pub passthrough_problem: Option<String>,
 }
 
 impl Status {

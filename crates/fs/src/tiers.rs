@@ -8,6 +8,7 @@ mod files;
 mod found;
 pub mod header;
 mod heat;
+mod lease;
 pub mod marker;
 pub mod rescue;
 mod simulated;
@@ -19,9 +20,12 @@ pub use header::Header;
 pub(crate) use heat::Heat;
 pub use simulated::SimulatedContainers;
 
+use crate::layout::Time;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What to look for in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,17 @@ pub enum Seek {
     Data,
     /// Bytes that read as zeros because nothing is allocated for them; the end of the file is one.
     Hole,
+}
+
+/// Length and times of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContainerStat {
+    /// Length in bytes.
+    pub len: u64,
+    /// Time of the last read.
+    pub accessed: Time,
+    /// Time of the last change of contents.
+    pub modified: Time,
 }
 
 /// What a tier can do now.
@@ -83,6 +98,21 @@ pub trait Containers: fmt::Debug + Send + Sync {
 
     /// Returns the length.
     fn len(&self, container: Container) -> io::Result<u64>;
+
+    /// Returns length and times.
+    fn stat(&self, container: Container) -> io::Result<ContainerStat>;
+
+    /// Sets the times of the last read and of the last change.
+    fn set_times(&self, container: Container, accessed: Time, modified: Time) -> io::Result<()>;
+
+    /// Returns its file, for the kernel to read and write it.
+    fn file(&self, container: Container) -> io::Result<Arc<File>>;
+
+    /// Notes that others than this may have changed it: the next sync covers that, too.
+    fn note_change(&self, container: Container) -> io::Result<()>;
+
+    /// Returns whether others than this have it open or mapped. An error: that cannot be told.
+    fn is_used_by_others(&self, container: Container) -> io::Result<bool>;
 
     /// Sets the length; new bytes are zeros.
     fn set_len(&self, container: Container, len: u64) -> io::Result<()>;
@@ -149,6 +179,21 @@ impl Containers for NoContainers {
         not_opened()
     }
     fn len(&self, _: Container) -> io::Result<u64> {
+        not_opened()
+    }
+    fn stat(&self, _: Container) -> io::Result<ContainerStat> {
+        not_opened()
+    }
+    fn set_times(&self, _: Container, _: Time, _: Time) -> io::Result<()> {
+        not_opened()
+    }
+    fn file(&self, _: Container) -> io::Result<Arc<File>> {
+        not_opened()
+    }
+    fn note_change(&self, _: Container) -> io::Result<()> {
+        not_opened()
+    }
+    fn is_used_by_others(&self, _: Container) -> io::Result<bool> {
         not_opened()
     }
     fn set_len(&self, _: Container, _: u64) -> io::Result<()> {

@@ -36,6 +36,8 @@ struct Counts {
     newer: u64,
     /// Losses after which there were containers.
     in_containers: u64,
+    /// Losses after which files had the sizes of their containers.
+    flagged: u64,
 }
 
 /// Runs one history and recovers from every power loss in it.
@@ -97,7 +99,9 @@ fn recover(
         let again = open(image).map_err(|error| format!("and before event {event} of recovery: {error}"))?;
         pair.recovered(&again).map_err(|error| format!("and before event {event} of recovery: {error}"))?;
     }
-    pair.recovered(&fs)
+    let found = pair.recovered(&fs)?;
+    counts.flagged += u64::from(!fs.flagged_containers().is_empty());
+    Ok(found)
 }
 
 fn open(image: Simulated) -> Result<FileSystem<Simulated>, String> {
@@ -123,7 +127,7 @@ fn campaign(granule: Granule, durability: Durability, mix: Mix) {
         history(seed, granule, durability, mix, &mut counts);
     }
     println!("{granule:?}, {durability:?}: {counts:?}");
-    assert!(mix.move_percent == 0 || counts.in_containers > 100, "{counts:?}");
+    assert!(mix.move_percent == 0 || counts.in_containers > 100 && counts.flagged > 20, "{counts:?}");
     assert!(counts.losses > 100 && counts.in_recovery > 10 && counts.newer > 10, "{counts:?}");
 }
 

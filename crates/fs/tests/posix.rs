@@ -15,6 +15,7 @@ use std::os::unix::fs::{
     FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 fn write(path: impl AsRef<Path>, bytes: &[u8]) {
@@ -375,4 +376,26 @@ fn a_full_region_refuses_each_operation() {
     fs::remove_dir_all(mount.path("d")).expect("it");
     mount.remount();
     assert_eq!(names(&mount.path("")), ["after", "renamed"].map(str::to_owned).into());
+}
+
+/// All of this again, while files move to containers, which the kernel or the server reads and writes. Left
+/// out is what depends on the space of the region, and what would take long.
+#[test]
+fn files_in_containers_behave_the_same() {
+    if std::env::var_os("WEIR_FS_FILES").is_some() {
+        return;
+    }
+    for files in ["passthrough", "requests"] {
+        let output = Command::new(std::env::current_exe().expect("this program"))
+            .args(
+                ["a_full_region", "statistics", "allocation", "listing"]
+                    .map(|name| ["--skip", name])
+                    .as_flattened(),
+            )
+            .env("WEIR_FS_FILES", files)
+            .output()
+            .expect("this program starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains(" passed; 0 failed"), "{files}:\n{text}");
+    }
 }

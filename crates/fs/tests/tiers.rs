@@ -51,7 +51,12 @@ fn write_at_random(path: &Path, seed: u64, operations: u32) -> Vec<u8> {
 
 #[test]
 fn moves_beside_writes_lose_nothing() {
-    let Some(mut mount) = Mount::with_tiers(24 << 20) else { return };
+    moves_beside_writes(Mount::with_tiers(24 << 20));
+    moves_beside_writes(Mount::without_passthrough(24 << 20));
+}
+
+fn moves_beside_writes(mount: Option<Mount>) {
+    let Some(mut mount) = mount else { return };
     let paths: Vec<_> = (0..4).map(|number| mount.path(&format!("file-{number}"))).collect();
     paths.iter().for_each(|path| drop(File::create(path).expect("a file")));
     let (is_done, moves) = (AtomicBool::new(false), AtomicU32::new(0));
@@ -162,7 +167,7 @@ fn the_region_is_emptied_before_it_is_full() {
 
 #[test]
 fn a_file_that_turns_hot_returns_to_the_region() {
-    let Some(mount) = Mount::with_tiers(32 << 20) else { return };
+    let Some(mount) = Mount::without_passthrough(32 << 20) else { return };
     let path = mount.path("file");
     fs::write(&path, vec![7; 200_000]).expect("space");
     command(&path, "weir.evict");
@@ -182,7 +187,12 @@ fn a_file_that_turns_hot_returns_to_the_region() {
 
 #[test]
 fn space_requests_reach_the_container() {
-    let Some(mut mount) = Mount::with_tiers(32 << 20) else { return };
+    space_requests(Mount::with_tiers(32 << 20));
+    space_requests(Mount::without_passthrough(32 << 20));
+}
+
+fn space_requests(mount: Option<Mount>) {
+    let Some(mut mount) = mount else { return };
     let path = mount.path("file");
     fs::write(&path, vec![7; MIB]).expect("space");
     command(&path, "weir.evict");

@@ -89,6 +89,7 @@ impl<M: Memory> Worker<M> {
             if self.headers_due <= Instant::now() {
                 self.renamed_directories();
                 write_headers(&self.shared, HEADERS_MAX);
+                end_passthrough(&self.shared);
                 self.headers_due = Instant::now() + HEADER_PERIOD;
             }
         }
@@ -269,6 +270,25 @@ pub(super) fn promote<M: Memory>(shared: &Shared<M>, ino: Ino) -> Result<()> {
         offset += READ_BYTES as u64;
     }
     shared.write().promote(ino)
+}
+
+/// Ends passthrough for files that nobody has open or mapped any more.
+fn end_passthrough<M: Memory>(shared: &Shared<M>) {
+    let (containers, files) = {
+        let fs = shared.read();
+        (fs.containers(), fs.unsettled())
+    };
+    for (ino, flagged) in files {
+        if let Some(container) = flagged {
+            // Durable now, so that the commit of its size need not wait for it.
+            let is_durable = || containers.note_change(container).and_then(|()| containers.sync(container));
+            if matches!(containers.is_used_by_others(container), Ok(true)) || is_durable().is_err() {
+                continue;
+            }
+        }
+        // A failure shows in the next `fsync`.
+        let _ = shared.write().end_passthrough(ino);
+    }
 }
 
 /// Writes headers that are old, at most `max`.

@@ -1,6 +1,7 @@
 //! What requests of the kernel need beyond one call of the file system.
 
 use super::acl::{self, Inherited};
+use super::opens::Opens;
 use super::{Event, Shared, background, now};
 use crate::error::{Error, Result};
 use crate::layout::Ino;
@@ -9,8 +10,10 @@ use crate::layout::inode::{Form, Inode, Kind};
 use crate::namespace::{Change, FileSystem, New, SetAttribute};
 use crate::nvm::Memory;
 use crate::report::{self, Command, Explanation, Status};
-use fuser::{INodeNo, Notifier, Request};
+use fuser::{BackingId, INodeNo, Notifier, OpenFlags, Request};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -27,6 +30,7 @@ pub(super) struct Handler<M> {
     /// Tells the kernel that attributes have changed; set once the mount exists.
     notifier: Arc<OnceLock<Notifier>>,
     place: Place,
+    pub(super) opens: Opens,
     /// Dropped last: whoever hears of the end finds the file system unshared.
     _ended: TellEnd,
 }
@@ -59,9 +63,10 @@ impl<M: Memory> Handler<M> {
         shared: Shared<M>,
         notifier: Arc<OnceLock<Notifier>>,
         place: Place,
+        opens: Opens,
         ended: TellEnd,
     ) -> Self {
-        Self { shared, notifier, place, _ended: ended }
+        Self { shared, notifier, place, opens, _ended: ended }
     }
 
     /// Returns the value of an extended attribute: one that is stored, or a report about the file or the file
@@ -75,6 +80,9 @@ impl<M: Memory> Handler<M> {
                 read_only: fs.is_read_only(),
                 commits: fs.store().commits(),
                 failed: fs.store().has_failed(),
+                passthrough: self.opens.is_passthrough(),
+                passthrough_files: fs.passthrough_files(),
+                passthrough_problem: self.opens.problem(),
             };
             serde_json::to_vec(&Status::of(&fs, &self.place.region, fs.durability(), Some(mount)))
         } else if name == report::EXPLAIN.as_bytes() {
@@ -83,6 +91,77 @@ impl<M: Memory> Handler<M> {
             return fs.attribute(ino, name);
         };
         report.map_err(|error| Error::Io(error.into()))
+    }
+
+    /// Opens a file. Returns what the kernel knows its container by, if it is to use that; `register` makes a
+    /// container known to the kernel.
+    pub(super) fn open_file(
+        &self,
+        request: &Request,
+        ino: Ino,
+        flags: OpenFlags,
+        register: impl FnOnce(&File) -> io::Result<BackingId>,
+    ) -> Result<Option<Arc<BackingId>>> {
+        let truncates = flags.0 & libc::O_TRUNC != 0;
+        let writes = truncates || flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
+        let is_passthrough = self.opens.enter(&self.shared.read(), ino, !truncates)?;
+        let prepared = if is_passthrough { self.prepare_passthrough(ino, writes) } else { Ok(()) };
+        let emptied = prepared.and_then(|()| match truncates {
+            true => {
+                self.set_attributes(request, ino, Change { size: Some(0), ..Change::default() }).map(drop)
+            }
+            false => Ok(()),
+        });
+        let fs = self.shared.read();
+        match emptied {
+            Ok(()) => Ok(self.opens.backing(&fs, ino, register)),
+            Err(error) => {
+                self.opens.leave(&fs, ino);
+                Err(error)
+            }
+        }
+    }
+
+    /// Prepares a container for the kernel's use: before it writes, that it may is durable.
+    fn prepare_passthrough(&self, ino: Ino, writes: bool) -> Result<()> {
+        if self.shared.read().is_ready_for_passthrough(ino, writes)? {
+            return Ok(());
+        }
+        self.shared.write().prepare_passthrough(ino, writes)?;
+        if writes {
+            self.shared.sync()?;
+            self.invalidate_attributes(ino);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel ask for a file's attributes again.
+    fn invalidate_attributes(&self, ino: Ino) {
+        if let Some(notifier) = self.notifier.get() {
+            // A negative offset: the attributes, not the contents. The kernel may not have the inode.
+            let _ = notifier.inval_inode(INodeNo(ino.0), -1, 0);
+        }
+    }
+
+    /// Notes that the kernel has closed a file.
+    pub(super) fn close_file(&self, ino: Ino) {
+        let fs = self.shared.read();
+        if let Some(was_read) = self.opens.leave(&fs, ino) {
+            fs.note_passthrough(ino, was_read, now());
+        }
+    }
+
+    /// Makes a file, and all changes of the file system, durable.
+    pub(super) fn sync_file(&self, ino: Ino) -> Result<()> {
+        let (containers, inode) = {
+            let fs = self.shared.read();
+            (fs.containers(), fs.inode(ino)?)
+        };
+        if let (Form::Container(container), true) = (inode.form, inode.is_passthrough) {
+            let synced = containers.note_change(container).and_then(|()| containers.sync(container));
+            synced.map_err(Error::Container)?;
+        }
+        self.shared.sync()
     }
 
     /// Reads bytes of a file. A read of a container, which may wait for a disk, holds up no change of others.
@@ -149,15 +228,12 @@ impl<M: Memory> Handler<M> {
         if also_permissions && permissions != without_privileges(permissions) {
             let permissions = Some(without_privileges(permissions));
             fs.set_attributes(ino, &Change { permissions, ..Change::default() }, now())?;
-            if let Some(notifier) = self.notifier.get() {
-                // A negative offset: the attributes, not the contents. The kernel may not have the inode.
-                let _ = notifier.inval_inode(INodeNo(ino.0), -1, 0);
-            }
+            self.invalidate_attributes(ino);
         }
         if inode.attributes.is_some() { clear_capability(fs, ino) } else { Ok(()) }
     }
 
-    /// Creates a file; it has one reference, the kernel's.
+    /// Creates a file; it has one reference, the kernel's, which also has it open if `opens`.
     pub(super) fn create_file(
         &self,
         request: &Request,
@@ -165,6 +241,7 @@ impl<M: Memory> Handler<M> {
         name: &OsStr,
         (mode, umask, device): (u32, u32, u32),
         target: &[u8],
+        opens: bool,
     ) -> Result<(Ino, Inode)> {
         let kind = Kind::of_mode(mode).ok_or(Error::Invalid)?;
         let mut fs = self.shared.write();
@@ -179,6 +256,9 @@ impl<M: Memory> Handler<M> {
         let new = New { kind, permissions, uid, gid, device, target, attributes: &attributes };
         let (ino, inode) = fs.create_file(ino(parent), name.as_bytes(), &new, now())?;
         fs.refer(ino);
+        if opens && self.opens.is_asked() {
+            self.opens.enter(&fs, ino, false)?;
+        }
         Ok((ino, inode))
     }
 

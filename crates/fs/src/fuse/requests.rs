@@ -54,13 +54,18 @@ macro_rules! answer {
     };
 }
 
+/// Returns how long the kernel may keep attributes: not at all if it changes the file without the server.
+const fn validity(inode: &Inode) -> &'static Duration {
+    if inode.is_passthrough { &Duration::ZERO } else { &VALID }
+}
+
 fn generation(inode: &Inode) -> Generation {
     Generation(u64::from(inode.generation))
 }
 
 fn reply_created(result: Result<(Ino, Inode)>, reply: ReplyEntry) {
     answer!(reply, result, (ino, inode) =>
-        reply.entry(&VALID, &attributes(ino, &inode), generation(&inode)));
+        reply.entry(validity(&inode), &attributes(ino, &inode), generation(&inode)));
 }
 
 /// Replies with the bytes of an attribute, or with how many there are.
@@ -85,6 +90,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
             let _ = config.add_capabilities(capability);
         }
         let _ = config.set_max_write(WRITE_BYTES_MAX);
+        self.opens.negotiate(config);
         Ok(())
     }
 
@@ -92,7 +98,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         let fs = self.shared.read();
         answer!(reply, fs.lookup(ino(parent), name.as_bytes()), (ino, inode) => {
             fs.refer(ino);
-            reply.entry(&VALID, &attributes(ino, &inode), generation(&inode));
+            reply.entry(validity(&inode), &attributes(ino, &inode), generation(&inode));
         });
     }
 
@@ -110,7 +116,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.shared.read().inode(ino(number));
-        answer!(reply, found, inode => reply.attr(&VALID, &attributes(ino(number), &inode)));
+        answer!(reply, found, inode => reply.attr(validity(&inode), &attributes(ino(number), &inode)));
     }
 
     fn setattr(
@@ -144,7 +150,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
             modified: modified.map(set_time),
         };
         let result = self.set_attributes(request, ino(number), change);
-        answer!(reply, result, inode => reply.attr(&VALID, &attributes(ino(number), &inode)));
+        answer!(reply, result, inode => reply.attr(validity(&inode), &attributes(ino(number), &inode)));
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -162,7 +168,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         device: u32,
         reply: ReplyEntry,
     ) {
-        reply_created(self.create_file(request, parent, name, (mode, umask, device), &[]), reply);
+        reply_created(self.create_file(request, parent, name, (mode, umask, device), &[], false), reply);
     }
 
     fn mkdir(
@@ -175,7 +181,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         reply: ReplyEntry,
     ) {
         let mode = mode & 0o7777 | libc::S_IFDIR;
-        reply_created(self.create_file(request, parent, name, (mode, umask, 0), &[]), reply);
+        reply_created(self.create_file(request, parent, name, (mode, umask, 0), &[], false), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -190,7 +196,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let (mode, target) = (libc::S_IFLNK | 0o777, target.as_os_str().as_bytes());
-        reply_created(self.create_file(request, parent, name, (mode, 0, 0), target), reply);
+        reply_created(self.create_file(request, parent, name, (mode, 0, 0), target, false), reply);
     }
 
     fn rename(
@@ -219,13 +225,20 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         let result = fs.link(ino(number), ino(parent), name.as_bytes(), now());
         answer!(reply, result, inode => {
             fs.refer(ino(number));
-            reply.entry(&VALID, &attributes(ino(number), &inode), generation(&inode));
+            reply.entry(validity(&inode), &attributes(ino(number), &inode), generation(&inode));
         });
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // From now on the kernel opens files, and keeps their pages, without asking.
-        reply.error(Errno::ENOSYS);
+    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if !self.opens.is_asked() {
+            // From now on the kernel opens files, and keeps their pages, without asking.
+            return reply.error(Errno::ENOSYS);
+        }
+        let opened = self.open_file(request, ino(number), flags, |file| reply.open_backing(file));
+        answer!(reply, opened, backing => match backing {
+            Some(backing) => reply.opened_passthrough(FileHandle(0), FopenFlags::empty(), &backing),
+            None => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+        });
     }
 
     fn create(
@@ -239,7 +252,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         reply: ReplyCreate,
     ) {
         let mode = mode & 0o7777 | libc::S_IFREG;
-        let result = self.create_file(request, parent, name, (mode, umask, 0), &[]);
+        let result = self.create_file(request, parent, name, (mode, umask, 0), &[], true);
         answer!(reply, result, (ino, inode) => {
             let attributes = attributes(ino, &inode);
             let flags = FopenFlags::FOPEN_KEEP_CACHE;
@@ -291,18 +304,19 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         _: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
+        self.close_file(ino(number));
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer!(reply, self.shared.sync(), () => reply.ok());
+    fn fsync(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        answer!(reply, self.sync_file(ino(number)), () => reply.ok());
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
@@ -334,7 +348,8 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
             let inode = fs.inode(ino).unwrap_or_else(|_| Inode::new(0, 0, 0, now(), 0));
             let attributes: FileAttr = attributes(ino, &inode);
             let (number, name) = (INodeNo(ino.0), OsStr::from_bytes(name));
-            let is_full = reply.add(number, position, name, &VALID, &attributes, generation(&inode));
+            let is_full =
+                reply.add(number, position, name, validity(&inode), &attributes, generation(&inode));
             // The kernel does not count these two.
             if !is_full && name != "." && name != ".." {
                 fs.refer(ino);

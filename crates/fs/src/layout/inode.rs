@@ -20,6 +20,8 @@ pub const UNWRITTEN: u32 = 1 << 31;
 pub const MODE_BITS: u32 = 0o17_7777;
 /// Flag of an inode: the file's data stays in the region.
 const PINNED: u32 = 1;
+/// Flag of an inode: the kernel may change the container without the server.
+const PASSTHROUGH: u32 = 2;
 /// Nanoseconds of a second.
 pub const NANOS: u32 = 1_000_000_000;
 
@@ -150,6 +152,9 @@ pub struct Inode {
     pub entries: u64,
     /// The file's data stays in the region.
     pub is_pinned: bool,
+    /// The kernel may change the file's container without the server: its length and times are the file's.
+    /// Without a container this says nothing, and is not stored.
+    pub is_passthrough: bool,
 }
 
 impl Inode {
@@ -176,6 +181,7 @@ impl Inode {
             buckets: 0,
             entries: 0,
             is_pinned: false,
+            is_passthrough: false,
         }
     }
 
@@ -291,7 +297,9 @@ impl Inode {
         writer.u64(self.parent.0);
         writer.u64(self.next.map_or(0, |ino| ino.0));
         writer.u64(self.previous.map_or(0, |ino| ino.0));
-        writer.u32(if self.is_pinned { PINNED } else { 0 });
+        let is_passthrough = self.is_passthrough && matches!(self.form, Form::Container(_));
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        writer.u32(flag(self.is_pinned, PINNED) | flag(is_passthrough, PASSTHROUGH));
         bytes
     }
 
@@ -320,7 +328,7 @@ impl Inode {
             _ => (Form::Empty, false),
         };
         let ino = |number| (number != 0).then_some(Ino(number));
-        let inode = Self {
+        let mut inode = Self {
             mode,
             links,
             uid,
@@ -343,8 +351,12 @@ impl Inode {
             parent: Ino(reader.u64()),
             next: ino(reader.u64()),
             previous: ino(reader.u64()),
-            is_pinned: reader.u32() & PINNED != 0,
+            is_pinned: false,
+            is_passthrough: false,
         };
+        let flags = reader.u32();
+        inode.is_pinned = flags & PINNED != 0;
+        inode.is_passthrough = flags & PASSTHROUGH != 0 && matches!(form, Form::Container(_));
         (inode, is_known)
     }
 }

@@ -7,6 +7,7 @@
 //! - A container is removed, or made shorter, only after the commit that no longer needs what is lost.
 //! - Bytes beyond a file's size are undefined, also in its container. Whatever grows the file zeroes them.
 
+use super::passthrough::Passthrough;
 use super::{FileSystem, Scan, Seek, lock};
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode};
@@ -49,6 +50,7 @@ pub(super) struct Tiers {
     /// Files in containers whose headers are old.
     pub(super) stale: BTreeSet<Ino>,
     pub(super) heat: Mutex<Heat>,
+    pub(super) passthrough: Passthrough,
 }
 
 impl Tiers {
@@ -66,6 +68,7 @@ impl Tiers {
             renamed: BTreeSet::new(),
             stale: BTreeSet::new(),
             heat: Mutex::default(),
+            passthrough: Passthrough::default(),
         }
     }
 
@@ -203,7 +206,9 @@ impl<M: Memory> FileSystem<M> {
             self.tiers.discard(container);
         }
         for ino in std::mem::take(&mut self.tiers.shortened) {
-            let Ok(Inode { form: Form::Container(container), size, .. }) = self.raw_inode(ino) else {
+            let Ok(Inode { form: Form::Container(container), size, is_passthrough: false, .. }) =
+                self.raw_inode(ino)
+            else {
                 continue;
             };
             // Bytes beyond the size do no harm.
@@ -257,7 +262,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Changes a container. A change that fails was not acknowledged, so no commit has to wait for it.
-    fn change_container(
+    pub(super) fn change_container(
         &mut self,
         container: Container,
         change: impl FnOnce(&dyn Containers) -> io::Result<()>,
@@ -291,7 +296,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(())
     }
 
-    /// Sets the size of a file. The container becomes shorter after the next commit only.
+    /// Sets the size of a file. The container becomes shorter after the next commit only, unless its length
+    /// is the size.
     pub(super) fn resize_container(
         &mut self,
         ino: Ino,
@@ -299,7 +305,11 @@ impl<M: Memory> FileSystem<M> {
         container: Container,
         size: u64,
     ) -> Result<()> {
-        if size == 0 {
+        let is_in_place =
+            inode.is_passthrough && (size > 0 || self.reject_in_use(ino, inode, container).is_err());
+        if is_in_place {
+            self.change_container(container, |port| port.set_len(container, size))?;
+        } else if size == 0 {
             self.tiers.obsolete.push(container);
             inode.form = Form::Empty;
         } else if size < inode.size {
@@ -385,7 +395,7 @@ impl<M: Memory> FileSystem<M> {
             mode: inode.mode,
             uid: inode.uid,
             gid: inode.gid,
-            size: inode.size,
+            size: (!inode.is_passthrough).then_some(inode.size),
             modified: inode.modified,
             accessed: inode.accessed,
             path: self.path_of(ino, &inode, names, entries_max).unwrap_or_default(),

@@ -300,6 +300,7 @@ impl<M: Memory> FileSystem<M> {
         if size > self.geometry().file_bytes_max() {
             return Err(Error::TooLarge);
         }
+        self.flag_if_open(ino)?;
         let chunk_bytes = self.geometry().chunk_bytes;
         let is_done = self.transact(|fs| {
             let mut inode = fs.file(ino)?;

@@ -192,7 +192,9 @@ impl<M: Memory> FileSystem<M> {
         if inode.mode == 0 {
             return Err(Error::NotFound);
         }
-        if let Some(time) = lock(&self.accessed).get(&ino) {
+        if inode.is_passthrough {
+            self.follow_container(&mut inode);
+        } else if let Some(time) = lock(&self.accessed).get(&ino) {
             inode.accessed = *time;
         }
         Ok(inode)
@@ -302,6 +304,9 @@ impl<M: Memory> FileSystem<M> {
             inode.accessed = time(change.accessed, inode.accessed);
             inode.modified = time(change.modified, inode.modified);
             inode.changed = now;
+            if change.accessed.is_some() || change.modified.is_some() {
+                fs.set_container_times(&inode)?;
+            }
             fs.set_inode(ino, &inode);
             if change.accessed.is_some() {
                 lock(&fs.accessed).remove(&ino);

@@ -234,10 +234,11 @@ impl<M: Memory> FileSystem<M> {
     /// Moves a file whose tier is full to another one at once, by one operation.
     ///
     /// # Errors
-    /// `NoTier` if no other tier can take it.
+    /// `NoTier` if no other tier can take it; `InUse` as [`promote`](Self::promote).
     pub(super) fn relocate(&mut self, ino: Ino) -> Result<()> {
         let inode = self.file(ino)?;
         let Form::Container(from) = inode.form else { return Err(Error::NoTier) };
+        self.reject_in_use(ino, &inode, from)?;
         for tier in self.targets(&[inode.size]).remove(0) {
             if tier == from.tier {
                 continue;
@@ -268,6 +269,7 @@ impl<M: Memory> FileSystem<M> {
         self.copy_header(ino, from, container);
         self.tiers.obsolete.push(from);
         inode.form = Form::Container(container);
+        inode.is_passthrough = false;
         self.set_inode(ino, &inode);
         Ok(())
     }
@@ -331,11 +333,13 @@ impl<M: Memory> FileSystem<M> {
     /// files.
     ///
     /// # Errors
-    /// `NoSpace`, `TooLarge` if it exceeds its share of the region; `Container` if it cannot be read.
+    /// `NoSpace`, `TooLarge` if it exceeds its share of the region; `Container` if it cannot be read; `InUse`
+    /// if programs have the container open through the kernel, or mapped.
     pub fn promote(&mut self, ino: Ino) -> Result<()> {
         self.transact(|fs| {
             let mut inode = fs.file(ino)?;
             let Form::Container(container) = inode.form else { return Ok(()) };
+            fs.reject_in_use(ino, &inode, container)?;
             if inode.size > fs.region_share() {
                 return Err(Error::TooLarge);
             }

@@ -143,6 +143,7 @@ impl<M: Memory> FileSystem<M> {
                 if let Form::Container(container) = inode.form {
                     fs.punch_container(&inode, container, &range)?;
                     (inode.modified, inode.changed) = (now, now);
+                    fs.set_container_times(&inode)?;
                     fs.set_inode(ino, &inode);
                     return Ok(true);
                 }

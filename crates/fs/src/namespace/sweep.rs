@@ -31,6 +31,9 @@ impl<M: Memory> FileSystem<M> {
         let has_more = self.scan_with(scan, |ino, inode| match inode.form {
             Form::Container(container) => {
                 referenced.insert(container);
+                if inode.is_passthrough {
+                    self.note_flagged(ino);
+                }
             }
             _ if inode.mode & libc::S_IFMT == libc::S_IFREG => self.note_resident(ino, inode),
             _ => {}

@@ -2,10 +2,12 @@
 
 use super::header::{self, hex};
 use super::marker::{self, Marker};
-use super::{Container, Containers, Header, Seek, Tier, TierNumber, TierSpace, TierState, TierWork};
+use super::{Container, ContainerStat, Containers, Header, Seek, Tier, TierNumber, TierSpace, TierState};
+use super::{TierWork, lease};
 use crate::error::TierError;
+use crate::layout::Time;
 use rustc_hash::FxHashMap;
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, XattrFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -246,11 +248,6 @@ impl ContainerFiles {
         directory.ok_or_else(|| io::Error::from_raw_os_error(libc::ENXIO))
     }
 
-    /// Returns an open container.
-    fn file(&self, container: Container) -> io::Result<Arc<File>> {
-        self.with_open(container, |open| Arc::clone(&open.file))
-    }
-
     /// Returns a container that is about to be changed.
     fn dirty(&self, container: Container) -> io::Result<Arc<File>> {
         self.with_open(container, |open| {
@@ -391,6 +388,33 @@ impl Containers for ContainerFiles {
 
     fn len(&self, container: Container) -> io::Result<u64> {
         Ok(self.file(container)?.metadata()?.len())
+    }
+
+    fn stat(&self, container: Container) -> io::Result<ContainerStat> {
+        let found = self.file(container)?.metadata()?;
+        Ok(ContainerStat {
+            len: found.len(),
+            accessed: Time { seconds: found.atime(), nanos: found.atime_nsec() as u32 },
+            modified: Time { seconds: found.mtime(), nanos: found.mtime_nsec() as u32 },
+        })
+    }
+
+    fn set_times(&self, container: Container, accessed: Time, modified: Time) -> io::Result<()> {
+        let time = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
+        let times = Timestamps { last_access: time(accessed), last_modification: time(modified) };
+        Ok(rustix::fs::futimens(&*self.dirty(container)?, &times)?)
+    }
+
+    fn file(&self, container: Container) -> io::Result<Arc<File>> {
+        self.with_open(container, |open| Arc::clone(&open.file))
+    }
+
+    fn note_change(&self, container: Container) -> io::Result<()> {
+        self.dirty(container).map(drop)
+    }
+
+    fn is_used_by_others(&self, container: Container) -> io::Result<bool> {
+        lease::is_used_by_others(&*self.file(container)?)
     }
 
     fn set_len(&self, container: Container, len: u64) -> io::Result<()> {

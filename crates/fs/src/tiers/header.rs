@@ -5,6 +5,9 @@ use crate::layout::{Ino, Time};
 /// Name of the extended attribute that holds a header.
 pub const ATTRIBUTE: &str = "user.weir.file";
 
+/// Takes the place of a size that the container has.
+const PASSTHROUGH: &str = "passthrough";
+
 /// What a container tells about its file. It is a copy that may be a little old; the region has the truth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
@@ -20,8 +23,9 @@ pub struct Header {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Size in bytes.
-    pub size: u64,
+    /// Size in bytes; `None`: the kernel may change the container without the server, whose length and times
+    /// are the file's.
+    pub size: Option<u64>,
     /// Time of the last change of contents.
     pub modified: Time,
     /// Time of the last read.
@@ -39,6 +43,7 @@ impl Header {
     /// Returns its text: lines of a name and a value. The path is the last one, up to the end.
     pub fn encode(&self) -> Vec<u8> {
         let time = |time: Time| format!("{}.{:09}", time.seconds, time.nanos);
+        let size = self.size.map_or_else(|| PASSTHROUGH.to_owned(), |size| size.to_string());
         let mut text = format!(
             "weir 1\nregion {}\ninode {} {}\nmode {:o}\nowner {} {}\nsize {}\nmodified {}\naccessed {}\n\
              path ",
@@ -48,7 +53,7 @@ impl Header {
             self.mode,
             self.uid,
             self.gid,
-            self.size,
+            size,
             time(self.modified),
             time(self.accessed)
         )
@@ -70,7 +75,10 @@ impl Header {
         let (ino, generation) = line("inode")?.split_once(' ')?;
         let mode = u32::from_str_radix(line("mode")?, 8).ok()?;
         let (uid, gid) = line("owner")?.split_once(' ')?;
-        let size = line("size")?.parse().ok()?;
+        let size = match line("size")? {
+            PASSTHROUGH => None,
+            size => Some(size.parse().ok()?),
+        };
         let (modified, accessed) = (time(line("modified")?)?, time(line("accessed")?)?);
         Some(Self {
             region,
@@ -123,12 +131,14 @@ mod tests {
             mode: 0o100_644,
             uid: 1000,
             gid: 100,
-            size: 1 << 40,
+            size: Some(1 << 40),
             modified: Time { seconds: -5, nanos: 999_999_999 },
             accessed: Time { seconds: 1 << 33, nanos: 7 },
             path: b"a directory/file\nwith a line\xff".to_vec(),
         };
         let text = header.encode();
+        let passthrough = Header { size: None, ..header.clone() };
+        assert_eq!(Header::decode(&passthrough.encode()), Some(passthrough));
         assert_eq!(Header::decode(&text), Some(header));
         assert_eq!(Header::decode(&text[..60]), None);
         assert_eq!(Header::decode(b""), None);

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 /// Directory for files whose name is unknown.
@@ -61,8 +61,7 @@ pub fn rescue(directory: &Path, target: &Path, rescued: &mut Rescued) -> io::Res
             Ok(None) => {
                 rescued
                     .problem(format!("{}: it has no header; its name and owner are unknown", path.display()));
-                let size = path.metadata().map_or(0, |found| found.len());
-                Header { mode: libc::S_IFREG | 0o600, size, ..Header::default() }
+                Header { mode: libc::S_IFREG | 0o600, ..Header::default() }
             }
             Err(error) => {
                 rescued.problem(format!("{}: {error}", path.display()));
@@ -77,9 +76,9 @@ pub fn rescue(directory: &Path, target: &Path, rescued: &mut Rescued) -> io::Res
             }
         };
         match restore(&path, &header, target, &name, number) {
-            Ok(warning) => {
+            Ok((size, warning)) => {
                 rescued.files += 1;
-                rescued.bytes += header.size;
+                rescued.bytes += size;
                 warning.into_iter().for_each(|text| rescued.problem(text));
             }
             Err(error) => rescued.problem(format!("{}, {}: {error}", path.display(), name.display())),
@@ -95,14 +94,14 @@ fn usable_path(path: &[u8]) -> Option<PathBuf> {
     (is_usable && path.components().next().is_some()).then(|| path.to_owned())
 }
 
-/// Restores a file; returns what could not be set.
+/// Restores a file; returns its size, and what could not be set.
 fn restore(
     from: &Path,
     header: &Header,
     target: &Path,
     name: &Path,
     number: u64,
-) -> io::Result<Option<String>> {
+) -> io::Result<(u64, Option<String>)> {
     let mut path = target.join(name);
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -120,12 +119,13 @@ fn restore(
         to => to?,
     };
     let mut source = File::open(from)?;
-    let len = source.metadata()?.len();
+    let found = source.metadata()?;
+    let (len, size) = (found.len(), header.size.unwrap_or(found.len()));
     // `io::copy` keeps no holes, but asks the kernel to share what it can.
     io::copy(&mut source, &mut &to)?;
-    to.set_len(header.size)?;
-    if len < header.size {
-        warning = Some(format!("{}: only {len} of {} bytes are there", path.display(), header.size));
+    to.set_len(size)?;
+    if len < size {
+        warning = Some(format!("{}: only {len} of {size} bytes are there", path.display()));
     }
     // The owner comes first: a change of it takes set-user-id bits away.
     if std::os::unix::fs::fchown(&to, Some(header.uid), Some(header.gid)).is_err() {
@@ -133,10 +133,12 @@ fn restore(
     }
     to.set_permissions(Permissions::from_mode(header.mode & 0o7777))?;
     let time = |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
-    let times = Timestamps { last_access: time(header.accessed), last_modification: time(header.modified) };
+    let written = Time { seconds: found.mtime(), nanos: found.mtime_nsec() as u32 };
+    let modified = if header.size.is_some() { header.modified } else { written };
+    let times = Timestamps { last_access: time(header.accessed), last_modification: time(modified) };
     rustix::fs::futimens(&to, &times)?;
     to.sync_all()?;
-    Ok(warning)
+    Ok((size, warning))
 }
 
 /// Returns the regions to which these directories belong.

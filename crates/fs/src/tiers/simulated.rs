@@ -1,7 +1,10 @@
 //! Simulated containers, which lose what no sync covers.
 
-use super::{Container, Containers, Header, Seek, Tier, TierNumber, TierSpace, TierState, TierWork};
-use std::collections::BTreeMap;
+use super::{
+    Container, ContainerStat, Containers, Header, Seek, Tier, TierNumber, TierSpace, TierState, TierWork,
+};
+use crate::layout::Time;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +21,8 @@ const STATES_MAX: usize = 64;
 struct File {
     /// Contents since the last sync, oldest first; the last are the present ones.
     versions: Vec<Arc<Vec<u8>>>,
+    /// Times of the last change since the last sync, likewise.
+    modified: Vec<Time>,
     exists: bool,
     /// Whether its name is durable.
     is_name_durable: bool,
@@ -35,6 +40,10 @@ struct State {
     bytes_max: BTreeMap<TierNumber, u64>,
     syncs_fail: bool,
     gone: Option<TierNumber>,
+    /// The time of changes.
+    now: Time,
+    /// Containers that others have open.
+    used: BTreeSet<Container>,
 }
 
 /// Containers in memory. A clone shares them.
@@ -64,7 +73,22 @@ impl SimulatedContainers {
             _ => &state.files,
         };
         let files = files.iter().filter_map(|(container, file)| Some((*container, lost(file, below)?)));
-        Self(Arc::new(Mutex::new(State { files: files.collect(), ..State::default() })))
+        Self(Arc::new(Mutex::new(State { files: files.collect(), now: state.now, ..State::default() })))
+    }
+
+    /// Sets the time of later changes.
+    pub fn set_now(&self, now: Time) {
+        self.lock().now = now;
+    }
+
+    /// Makes a container one that others have open, or no longer.
+    pub fn set_used(&self, container: Container, is_used: bool) {
+        let used = &mut self.lock().used;
+        if is_used {
+            used.insert(container)
+        } else {
+            used.remove(&container)
+        };
     }
 
     /// Notes an event of the region: a power loss before it is no longer possible.
@@ -117,8 +141,10 @@ impl SimulatedContainers {
         if len > file.len() && state.bytes_max.get(&container.tier).is_some_and(|max| others + len > *max) {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
+        let now = state.now;
         let file = state.files.get_mut(&container).expect("it is present");
         file.versions.push(Arc::new(bytes));
+        file.modified.push(now);
         remember(&mut state, before);
         Ok(done)
     }
@@ -161,8 +187,9 @@ fn lost(file: &File, below: &mut dyn FnMut(u64) -> u64) -> Option<File> {
         let kept = &kept[at.min(kept.len())..end.min(kept.len())];
         bytes[at..at + kept.len()].copy_from_slice(kept);
     }
-    let header = file.header.clone();
-    Some(File { versions: vec![Arc::new(bytes)], exists: true, is_name_durable: true, header })
+    let modified = vec![file.modified[below(file.modified.len() as u64) as usize]];
+    let (versions, header) = (vec![Arc::new(bytes)], file.header.clone());
+    Some(File { versions, modified, exists: true, is_name_durable: true, header })
 }
 
 impl Containers for SimulatedContainers {
@@ -171,11 +198,12 @@ impl Containers for SimulatedContainers {
         if state.gone == Some(container.tier) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let before = state.files.clone();
+        let (before, now) = (state.files.clone(), state.now);
         let file = state.files.entry(container).or_default();
         file.exists = true;
         file.header = None;
         file.versions.push(Arc::default());
+        file.modified.push(now);
         remember(&mut state, before);
         Ok(())
     }
@@ -199,6 +227,34 @@ impl Containers for SimulatedContainers {
 
     fn len(&self, container: Container) -> io::Result<u64> {
         self.look(container, |bytes| bytes.len() as u64)
+    }
+
+    fn stat(&self, container: Container) -> io::Result<ContainerStat> {
+        let state = self.lock();
+        let file = present(&state, container)?;
+        let modified = file.modified.last().copied().unwrap_or_default();
+        Ok(ContainerStat { len: file.len(), accessed: Time::default(), modified })
+    }
+
+    fn set_times(&self, container: Container, _: Time, modified: Time) -> io::Result<()> {
+        let mut state = self.lock();
+        present(&state, container)?;
+        let before = state.files.clone();
+        state.files.get_mut(&container).expect("it is present").modified.push(modified);
+        remember(&mut state, before);
+        Ok(())
+    }
+
+    fn file(&self, _: Container) -> io::Result<Arc<std::fs::File>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn note_change(&self, _: Container) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_used_by_others(&self, container: Container) -> io::Result<bool> {
+        Ok(self.lock().used.contains(&container))
     }
 
     fn set_len(&self, container: Container, len: u64) -> io::Result<()> {
@@ -238,6 +294,7 @@ impl Containers for SimulatedContainers {
         present(&state, container)?;
         let file = state.files.get_mut(&container).expect("it is present");
         file.versions.drain(..file.versions.len() - 1);
+        file.modified.drain(..file.modified.len() - 1);
         file.is_name_durable = true;
         remember(&mut state, before);
         Ok(())

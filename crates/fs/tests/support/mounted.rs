@@ -4,9 +4,10 @@
 #![allow(dead_code)]
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,24 +19,79 @@ use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::Mapped;
 use weir_fs::tiers::{Class, ContainerFiles, Containers, Tier};
 
+const TIERS: [(Class, &str); 2] = [(Class::Flash, "flash"), (Class::Disk, "disk")];
+
 /// A mounted file system in a temporary directory.
 pub(crate) struct Mount {
     pub(crate) directory: tempfile::TempDir,
+    pub(crate) options: MountOptions,
     server: Option<JoinHandle<std::io::Result<End>>>,
+    /// Evicts every file over and over, if all are to be in containers.
+    evictor: Option<Evictor>,
+    is_evicting: bool,
+}
+
+/// A thread that evicts all files below a directory until this is dropped.
+struct Evictor(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Evictor {
+    fn start(directory: PathBuf) -> Self {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&is_stopped);
+        let thread = std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                evict_all(&directory);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        Self(is_stopped, Some(thread))
+    }
+}
+
+impl Drop for Evictor {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        drop(self.1.take().map(JoinHandle::join));
+    }
+}
+
+/// Evicts what can be evicted now.
+fn evict_all(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => evict_all(&entry.path()),
+            Ok(kind) if kind.is_file() => {
+                let _ =
+                    rustix::fs::setxattr(entry.path(), "weir.evict", b"", rustix::fs::XattrFlags::empty());
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Mount {
-    /// Mounts a new file system; `None` if this machine does not allow it.
+    /// Mounts a new file system; `None` if this machine does not allow it. With `WEIR_FS_FILES` it has tiers,
+    /// to which all files are evicted: `passthrough` lets the kernel access them, `requests` does not.
     pub(crate) fn new(bytes: u64) -> Option<Self> {
-        Self::create(bytes, &[])
+        let Ok(files) = std::env::var("WEIR_FS_FILES") else { return Self::create(bytes, &[], options()) };
+        let options = MountOptions { passthrough: files == "passthrough", ..options() };
+        let mut mount = Self::create(bytes, &TIERS, options)?;
+        mount.is_evicting = true;
+        mount.remount();
+        Some(mount)
     }
 
     /// Mounts a new file system with a tier of flash and one of disks.
     pub(crate) fn with_tiers(bytes: u64) -> Option<Self> {
-        Self::create(bytes, &[(Class::Flash, "flash"), (Class::Disk, "disk")])
+        Self::create(bytes, &TIERS, options())
     }
 
-    fn create(bytes: u64, tiers: &[(Class, &str)]) -> Option<Self> {
+    /// As [`with_tiers`](Self::with_tiers), but the kernel asks the server for all reads and writes.
+    pub(crate) fn without_passthrough(bytes: u64) -> Option<Self> {
+        Self::create(bytes, &TIERS, MountOptions { passthrough: false, ..options() })
+    }
+
+    fn create(bytes: u64, tiers: &[(Class, &str)], options: MountOptions) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
             println!("not tested: mounting needs root and /dev/fuse");
             return None;
@@ -54,7 +110,7 @@ impl Mount {
         FileSystem::create_with_tiers(memory, &superblock, &tiers, (0, 0), fuse::now())
             .expect("a new file system");
         fs::create_dir(directory.path().join("mount")).expect("a directory");
-        let mut mount = Self { directory, server: None };
+        let mut mount = Self { directory, options, server: None, evictor: None, is_evicting: false };
         mount.start();
         Some(mount)
     }
@@ -87,12 +143,13 @@ impl Mount {
     pub(crate) fn start(&mut self) {
         let memory = self.memory(true);
         let fs = FileSystem::open_with(memory, Durability::Sync, containers).expect("the file system");
-        let path = self.path("");
+        let (path, options) = (self.path(""), self.options.clone());
         let (ready, is_ready) = mpsc::channel();
         self.server = Some(std::thread::spawn(move || {
-            fuse::serve(fs, &path, &options(), move |_| ready.send(()).expect("the test waits"))
+            fuse::serve(fs, &path, &options, move |_| ready.send(()).expect("the test waits"))
         }));
         is_ready.recv().expect("the file system is mounted");
+        self.evictor = self.is_evicting.then(|| Evictor::start(self.path("")));
     }
 
     /// Unmounts, checks, and mounts again.
@@ -102,6 +159,7 @@ impl Mount {
     }
 
     pub(crate) fn stop(&mut self) {
+        self.evictor = None;
         let Some(server) = self.server.take() else { return };
         // A program that another test starts has this test's files open until it runs.
         let unmounted = (0..200).any(|_| {
@@ -144,7 +202,10 @@ impl Mount {
 }
 
 /// Opens the tiers of a file system.
-fn containers(superblock: &Superblock, tiers: &[Tier]) -> weir_fs::error::Result<Arc<dyn Containers>> {
+pub(crate) fn containers(
+    superblock: &Superblock,
+    tiers: &[Tier],
+) -> weir_fs::error::Result<Arc<dyn Containers>> {
     let opened = std::iter::repeat_with(|| {
         std::thread::sleep(Duration::from_millis(20));
         ContainerFiles::open(tiers, superblock.uuid, true, |_| false)
@@ -156,6 +217,7 @@ fn containers(superblock: &Superblock, tiers: &[Tier]) -> weir_fs::error::Result
 impl Drop for Mount {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            self.evictor = None;
             let _ = rustix::mount::unmount(self.path(""), rustix::mount::UnmountFlags::DETACH);
         } else {
             self.stop();
@@ -169,6 +231,7 @@ pub(crate) fn options() -> MountOptions {
         allow_other: true,
         is_trusted: true,
         sync_interval: Duration::from_millis(200),
+        passthrough: true,
     }
 }
 

@@ -87,6 +87,23 @@ pub enum Operation {
         file: u64,
         is_pinned: bool,
     },
+    /// Has the kernel access a file in a container without the server.
+    OpenPassthrough {
+        file: u64,
+        writes: bool,
+    },
+    /// Writes to one of the files that the kernel has open so.
+    WriteBehind {
+        nth: usize,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    /// Closes one of them.
+    ClosePassthrough {
+        nth: usize,
+    },
+    /// Ends passthrough for all that are closed.
+    EndPassthrough,
     /// Removes containers that no file has.
     Sweep,
     AddTier,
@@ -112,6 +129,9 @@ impl Operation {
                 | Self::BeginEviction { .. }
                 | Self::FinishEvictions
                 | Self::Promote { .. }
+                | Self::OpenPassthrough { .. }
+                | Self::ClosePassthrough { .. }
+                | Self::EndPassthrough
                 | Self::Sweep
                 | Self::AddTier
                 | Self::SetLeaving { .. }
@@ -182,7 +202,7 @@ impl Mix {
 
     pub fn operation(&self, random: &mut SmallRng, model: &Model) -> Operation {
         if self.move_percent > 0 && random.random_range(0..100) < self.move_percent {
-            return Self::on_tiers(random, model);
+            return self.on_tiers(random, model);
         }
         let on_data = random.random_range(0..100) < self.data_percent;
         match any(random, &files(model, |kind| kind == Kind::File)).filter(|_| on_data) {
@@ -191,12 +211,12 @@ impl Mix {
         }
     }
 
-    fn on_tiers(random: &mut SmallRng, model: &Model) -> Operation {
+    fn on_tiers(&self, random: &mut SmallRng, model: &Model) -> Operation {
         let Some(file) = any(random, &files(model, |kind| kind == Kind::File)) else {
             return Operation::Sweep;
         };
         let tier = random.random_range(0..TIERS_MAX as u32);
-        match random.random_range(0..24) {
+        match random.random_range(0..37) {
             0..6 => Operation::Evict { file, at_once: random.random() },
             6..9 => Operation::BeginEviction { file },
             9..12 => Operation::FinishEvictions,
@@ -205,6 +225,14 @@ impl Mix {
             19..21 => Operation::AddTier,
             21 => Operation::SetLeaving { tier, is_leaving: random.random() },
             22..24 => Operation::EmptyTier { tier, remove: random.random_ratio(3, 4) },
+            24..29 => Operation::OpenPassthrough { file, writes: random.random_ratio(2, 3) },
+            29..32 => {
+                let (nth, bytes) = (random.random_range(0..8), self.bytes(random));
+                let offset = random.random_range(0..=self.file_bytes_max - bytes.len());
+                Operation::WriteBehind { nth, offset, bytes }
+            }
+            32..34 => Operation::ClosePassthrough { nth: random.random_range(0..8) },
+            34..36 => Operation::EndPassthrough,
             _ => Operation::Sweep,
         }
     }

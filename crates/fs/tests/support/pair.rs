@@ -2,13 +2,14 @@
 
 use super::model::{Errno, Model, ROOT};
 use super::operation::Operation;
-use super::snapshot::{self, State};
+use super::snapshot::{self, Behind, State};
 use super::tiers::{evict, sweep, unreferenced};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use weir_fs::check::check;
 use weir_fs::error::Error;
-use weir_fs::layout::inode::Kind;
+use weir_fs::layout::inode::{Form, Kind};
 use weir_fs::layout::superblock::Superblock;
 use weir_fs::layout::{Geometry, Ino, Time};
 use weir_fs::namespace::Eviction;
@@ -30,6 +31,10 @@ pub struct Pair<M> {
     open: Vec<Ino>,
     containers: Option<SimulatedContainers>,
     evictions: Vec<Eviction>,
+    /// Files that the kernel has open without the server, and whether it may write them.
+    passthrough: BTreeMap<u64, bool>,
+    /// What files were that it may have written.
+    behind: Behind,
     /// Inodes of all files ever created, with their generations, by which the kernel and NFS tell them apart.
     created: BTreeSet<(u64, u32)>,
     /// Whether the last change of the tier table was possible.
@@ -95,6 +100,8 @@ impl<M: Memory> Pair<M> {
             open: Vec::new(),
             containers,
             evictions: Vec::new(),
+            passthrough: BTreeMap::new(),
+            behind: Behind::new(),
             created: BTreeSet::new(),
             has_changed_tiers: false,
             now: 0,
@@ -111,6 +118,9 @@ impl<M: Memory> Pair<M> {
     /// Returns how the results differ.
     pub fn run(&mut self, operation: &Operation) -> Result<bool, String> {
         self.now += 1;
+        if let Some(containers) = &self.containers {
+            containers.set_now(time(self.now));
+        }
         let found = self.run_on_fs(operation);
         let mut model = self.model.clone();
         let expected = self.run_on_model(&mut model, operation, found.as_ref().copied().unwrap_or(0));
@@ -127,18 +137,24 @@ impl<M: Memory> Pair<M> {
             (_, expected) => return Err(format!("expected {expected:?}, found {found:?}")),
         }
         self.states.push(State::of(&self.model));
+        self.note_behind(matches!(operation, Operation::Sync) && found.is_ok());
         if matches!(operation, Operation::Sync) && self.containers.is_some() && self.evictions.is_empty() {
             let garbage = unreferenced(self.fs());
             if !garbage.is_empty() {
                 return Err(format!("after a sync, no file has {garbage:?}"));
             }
         }
-        let is_data = matches!(operation, Operation::Write { .. } | Operation::Copy { .. });
+        let is_data = matches!(
+            operation,
+            Operation::Write { .. } | Operation::Copy { .. } | Operation::WriteBehind { .. }
+        );
         let is_move = operation.is_move();
         let is_each = self.durability == Durability::EachOperation && !is_data && !is_move;
         let is_committed = match operation {
             Operation::Sync | Operation::Remount => true,
             Operation::AddTier | Operation::SetLeaving { .. } => self.has_changed_tiers,
+            // A first opening to write makes everything durable.
+            Operation::OpenPassthrough { .. } => matches!(found, Ok(1)),
             _ => false,
         };
         Ok(found.is_ok() && (is_each || is_committed))
@@ -159,7 +175,7 @@ impl<M: Memory> Pair<M> {
             return Err(format!("check: {:#?}", report.findings));
         }
         let (found, _) = snapshot::of_file_system(self.fs()).map_err(|error| error.to_string())?;
-        snapshot::compare(&found, &self.states[self.states.len() - 1..])
+        snapshot::compare(&found, &self.states[self.states.len() - 1..], &self.present())
     }
 
     /// Returns which of the states a file system that was mounted after a power loss has.
@@ -181,12 +197,68 @@ impl<M: Memory> Pair<M> {
         let (found, _) = snapshot::of_file_system(fs).map_err(|error| error.to_string())?;
         let mut differences = String::new();
         for first in 0..self.states.len() {
-            match snapshot::compare(&found, &self.states[first..]) {
+            match snapshot::compare(&found, &self.states[first..], &self.behind) {
                 Ok(()) => return Ok(first),
                 Err(difference) => differences += &format!("\nstate {first}: {difference}"),
             }
         }
         Err(differences)
+    }
+
+    /// Notes what the files are that the kernel may have written.
+    fn note_behind(&mut self, is_synced: bool) {
+        let Self { fs: Some(fs), behind, inos, model, .. } = self else { return };
+        if is_synced {
+            behind.retain(|id, _| fs.inode(inos[id]).is_ok_and(|inode| inode.is_passthrough));
+            behind.values_mut().for_each(Vec::clear);
+        }
+        behind.iter_mut().for_each(|(id, versions)| versions.push(Rc::clone(&model.nodes[id])));
+    }
+
+    /// Returns the present state of the files that the kernel may have written.
+    fn present(&self) -> Behind {
+        self.behind.keys().map(|id| (*id, vec![Rc::clone(&self.model.nodes[id])])).collect()
+    }
+
+    /// Has the kernel access a file in a container without the server; returns whether all is durable then.
+    fn open_passthrough(&mut self, id: u64, writes: bool) -> Result<bool, Error> {
+        let ino = self.inos[&id];
+        let fs = self.fs.as_mut().expect("it is mounted");
+        if !self.passthrough.contains_key(&id) {
+            ignore(fs.evict_now(ino))?;
+            if fs.passthrough_container(ino)?.is_none() {
+                return Ok(false);
+            }
+            fs.refer(ino);
+            fs.set_passthrough(ino, true);
+        }
+        let may_write = self.passthrough.entry(id).or_default();
+        let is_ready = fs.is_ready_for_passthrough(ino, writes)?;
+        if !is_ready {
+            fs.prepare_passthrough(ino, writes)?;
+        }
+        if !is_ready && writes {
+            fs.sync()?;
+        }
+        *may_write |= writes;
+        if writes {
+            self.behind.entry(id).or_default();
+        }
+        Ok(!is_ready && writes)
+    }
+
+    fn nth_passthrough(&self, nth: usize) -> Option<(u64, bool)> {
+        let len = self.passthrough.len().max(1);
+        self.passthrough.iter().nth(nth % len).map(|(id, writes)| (*id, *writes))
+    }
+
+    /// Writes to a container without the server; returns the file, if one is open so.
+    fn write_behind(&mut self, nth: usize, offset: usize, bytes: &[u8]) -> Option<u64> {
+        let (id, _) = self.nth_passthrough(nth).filter(|(_, writes)| *writes)?;
+        let ino = self.ino(id);
+        let inode = self.fs().inode(ino).expect("it is open");
+        let Form::Container(container) = inode.form else { panic!("an open file has moved") };
+        self.fs().containers().write(container, offset as u64, bytes).ok().map(|()| id)
     }
 
     fn ino(&self, id: u64) -> Ino {
@@ -244,7 +316,29 @@ impl<M: Memory> Pair<M> {
                 fs.set_attribute(ino(file), name, value, SetAttribute::Always, now)?;
             }
             Operation::RemoveAttribute { file, name } => fs.remove_attribute(ino(file), name, now)?,
+            Operation::OpenPassthrough { file, writes } => {
+                return Ok(self.open_passthrough(*file, *writes)?.into());
+            }
+            Operation::WriteBehind { nth, offset, bytes } => {
+                return Ok(self.write_behind(*nth, *offset, bytes).map_or(0, |id| id + 1));
+            }
+            Operation::ClosePassthrough { nth } => {
+                if let Some((id, _)) = self.nth_passthrough(*nth) {
+                    self.passthrough.remove(&id);
+                    let ino = self.ino(id);
+                    self.fs().set_passthrough(ino, false);
+                    self.fs().forget(ino, 1)?;
+                }
+            }
+            Operation::EndPassthrough => {
+                for (ino, _) in fs.unsettled() {
+                    fs.end_passthrough(ino)?;
+                }
+            }
             Operation::Sync => {
+                for container in fs.flagged_containers() {
+                    fs.containers().sync(container).map_err(Error::Container)?;
+                }
                 for ino in self.open.drain(..) {
                     fs.forget(ino, 1)?;
                 }
@@ -252,6 +346,7 @@ impl<M: Memory> Pair<M> {
             }
             Operation::Remount => {
                 self.open.clear();
+                self.passthrough.clear();
                 fs.sync()?;
                 let memory = self.fs.take().expect("it is mounted").into_memory();
                 self.evictions.clear();
@@ -355,6 +450,10 @@ impl<M: Memory> Pair<M> {
                 node.attributes.remove(name).ok_or(libc::ENODATA)?;
                 node.changed = now;
             }
+            Operation::WriteBehind { offset, bytes, .. } if done > 0 => {
+                model.write(done - 1, *offset, bytes, now);
+            }
+            Operation::WriteBehind { .. } => {}
             Operation::Pin { file, .. } => model.change(*file).changed = now,
             Operation::Sync | Operation::Remount => {}
             moves => debug_assert!(moves.is_move()),
@@ -370,6 +469,9 @@ impl<M: Memory> Pair<M> {
             }
             let at = offset + number * Geometry::CHUNK_BYTES_MIN as usize;
             model.write(file, at, step, self.now);
+            if let Some(versions) = self.behind.get_mut(&file) {
+                versions.push(Rc::clone(&model.nodes[&file]));
+            }
         }
     }
 }
@@ -378,7 +480,7 @@ impl<M: Memory> Pair<M> {
 fn ignore(result: weir_fs::error::Result<()>) -> weir_fs::error::Result<()> {
     match result {
         Err(Error::Pinned | Error::Invalid | Error::Changing | Error::NotFound | Error::NoSpace) => Ok(()),
-        Err(Error::NoTier | Error::TooLarge) => Ok(()),
+        Err(Error::NoTier | Error::TooLarge | Error::InUse) => Ok(()),
         result => result,
     }
 }

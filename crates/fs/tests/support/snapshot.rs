@@ -1,7 +1,8 @@
 //! All that programs can see of a file system, by path.
 
-use super::model::{Model, ROOT};
-use std::collections::BTreeMap;
+use super::model::{Model, Node, ROOT};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use weir_fs::error::Result;
 use weir_fs::layout::Ino;
 use weir_fs::layout::inode::Kind;
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub files: BTreeMap<String, Seen>,
     /// Bytes of files and targets of links.
     pub data: BTreeMap<String, Vec<u8>>,
+    /// Files whose containers the kernel may have changed without the server.
+    pub flagged: BTreeSet<String>,
 }
 
 fn join(path: &str, name: &[u8]) -> String {
@@ -88,6 +91,9 @@ pub fn of_file_system<M: Memory>(fs: &FileSystem<M>) -> Result<(Snapshot, BTreeM
             assert_eq!(read, data.len(), "{path}: a read ends early");
             snapshot.data.insert(path.clone(), data);
         }
+        if inode.is_passthrough {
+            snapshot.flagged.insert(path.clone());
+        }
         snapshot.files.insert(path.clone(), seen);
         inos.insert(path.clone(), ino.0);
         if is_directory {
@@ -125,10 +131,23 @@ impl State {
     }
 }
 
+/// What files were since the last sync of their containers, by the model's numbers.
+pub type Behind = BTreeMap<u64, Vec<Rc<Node>>>;
+
 /// Compares what was found with `states[0]`. Bytes may be those of any of the states, as long as the file has
-/// them there.
-pub fn compare(found: &Snapshot, states: &[State]) -> std::result::Result<(), String> {
+/// them there. Flagged files may have any of the sizes, times and bytes that they had since the last sync of
+/// their containers.
+pub fn compare(found: &Snapshot, states: &[State], behind: &Behind) -> std::result::Result<(), String> {
     let State { model, snapshot: expected, ids } = &states[0];
+    let mut found = found.clone();
+    for path in found.flagged.clone() {
+        let (Some(id), Some(expected)) = (ids.get(&path), expected.files.get(&path)) else { continue };
+        let seen = found.files.get_mut(&path).expect("it was found");
+        compare_flagged(seen, &found.data[&path], behind.get(id).map_or(&[], |versions| &versions[..]))
+            .map_err(|error| format!("{path:?}: {error}"))?;
+        (seen.size, seen.times) = (expected.size, expected.times);
+        found.data.remove(&path);
+    }
     if found.files != expected.files {
         let paths = found.files.keys().chain(expected.files.keys());
         let path = paths.filter(|path| found.files.get(*path) != expected.files.get(*path)).min();
@@ -151,4 +170,22 @@ pub fn compare(found: &Snapshot, states: &[State]) -> std::result::Result<(), St
         }
     }
     Ok(())
+}
+
+/// Compares a file that the kernel may have changed without the server with what it may be.
+fn compare_flagged(seen: &Seen, data: &[u8], versions: &[Rc<Node>]) -> std::result::Result<(), String> {
+    let has = |is_so: &dyn Fn(&Node) -> bool| versions.iter().any(|node| is_so(node));
+    if !has(&|node| node.data.len() as u64 == seen.size) {
+        return Err(format!("it never had {} bytes", seen.size));
+    }
+    if !has(&|node| node.modified == seen.times.0) || !has(&|node| node.changed == seen.times.1) {
+        return Err(format!("it never had the times {:?}", seen.times));
+    }
+    // What was beyond its end may be zeros now.
+    let is_possible =
+        |at: usize| has(&|node| node.data.get(at).map_or(data[at] == 0, |byte| *byte == data[at]));
+    match (0..data.len()).find(|at| !is_possible(*at)) {
+        Some(at) => Err(format!("byte {at} is {}, which it never was", data[at])),
+        None => Ok(()),
+    }
 }

@@ -216,7 +216,10 @@ fn headers_have_the_path_of_the_file() {
     fs.rename((Ino::ROOT, b"file"), (directory, b"new"), how, NOW).expect("no failure");
     assert_eq!(fs.take_stale_headers(10), [ino]);
     let headers = fs.headers(&[ino]);
-    assert_eq!((headers.len(), &headers[0].1.path[..], headers[0].1.size), (1, &b"directory/new"[..], 5000));
+    assert_eq!(
+        (headers.len(), &headers[0].1.path[..], headers[0].1.size),
+        (1, &b"directory/new"[..], Some(5000))
+    );
     fs.rename((Ino::ROOT, b"directory"), (Ino::ROOT, b"other"), how, NOW).expect("no failure");
     assert_eq!(fs.take_renamed(), Some(directory));
     fs.note_moved(&[ino, directory]);
@@ -224,4 +227,43 @@ fn headers_have_the_path_of_the_file() {
         (fs.take_stale_headers(10), fs.header(ino).expect("it").path),
         (vec![ino], b"other/new".to_vec())
     );
+}
+
+/// Returns a file in a container.
+fn evicted(fs: &mut Fs) -> (Ino, Container) {
+    let ino = file(fs, "file", 9000);
+    fs.evict_now(ino).expect("a tier takes it");
+    fs.sync().expect("no failure");
+    let Form::Container(container) = fs.inode(ino).expect("it exists").form else { panic!("in a tier") };
+    (ino, container)
+}
+
+#[test]
+fn the_flag_of_passthrough_ends_by_a_commit_that_syncs_the_container() {
+    let (mut fs, containers) = file_system();
+    let (ino, container) = evicted(&mut fs);
+    fs.prepare_passthrough(ino, true).expect("usable");
+    fs.sync().expect("no failure");
+    crate::tiers::Containers::write(&containers, container, 0, b"new").expect("behind the server's back");
+    fs.end_passthrough(ino).expect("nobody has it open");
+    assert!(!fs.inode(ino).expect("it exists").is_passthrough);
+    containers.fail_syncs();
+    assert!(matches!(fs.sync(), Err(Error::Container(_))), "the kernel's writes may not be durable");
+}
+
+#[test]
+fn a_file_stays_in_its_container_while_the_kernel_accesses_it() {
+    let (mut fs, containers) = file_system();
+    let (ino, container) = evicted(&mut fs);
+    fs.set_passthrough(ino, true);
+    let stays = |fs: &mut Fs| {
+        matches!(fs.promote(ino), Err(Error::InUse)) && matches!(fs.move_out(ino), Err(Error::InUse))
+    };
+    assert!(stays(&mut fs), "open");
+    fs.set_passthrough(ino, false);
+    containers.set_used(container, true);
+    assert!(stays(&mut fs), "mapped");
+    containers.set_used(container, false);
+    fs.move_out(ino).expect("the other tier");
+    fs.promote(ino).expect("space");
 }

@@ -82,8 +82,14 @@ fn headers_are_kept_where_they_fit() {
     containers.create(ONE).expect("created");
     assert_eq!(containers.header(ONE).expect("no failure"), None);
     let modified = Time { seconds: 5, nanos: 6 };
-    let header =
-        Header { region: REGION, ino: 4, size: 7, modified, path: b"a/b".to_vec(), ..Header::default() };
+    let header = Header {
+        region: REGION,
+        ino: 4,
+        size: Some(7),
+        modified,
+        path: b"a/b".to_vec(),
+        ..Header::default()
+    };
     containers.set_header(ONE, &header).expect("set");
     assert_eq!(containers.header(ONE).expect("it").as_ref(), Some(&header));
     // Longer than some file systems' attributes; where it fits, there is no other file.

@@ -2,10 +2,11 @@
 //! /etc/fstab and mount units of systemd. It is weir itself under another name.
 
 use super::failures::mount_of;
-use super::mount::{MountArgs, serve_in_background};
+use super::mount::{MountArgs, Passthrough, serve_in_background};
 use crate::args::duration;
 use crate::failure::Failure;
 use crate::output;
+use clap::ValueEnum as _;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use weir_model::{ErrorKind, Nanos};
@@ -114,6 +115,7 @@ fn apply(args: &mut MountArgs, option: &str, is_sloppy: bool) -> Result<(), Fail
         "sync_interval" => args.sync_interval = interval(value)?,
         "without" if value.is_empty() => return Err(usage("option without needs the directory of a tier")),
         "without" => args.without.push(PathBuf::from(value)),
+        "passthrough" => args.passthrough = passthrough(value)?,
         "suid" | "dev" => {
             return Err(Failure::usage(
                 format!("option {name}: device files and set-user-id bits count together"),
@@ -134,11 +136,20 @@ fn interval(value: &str) -> Result<Nanos, Failure> {
     })
 }
 
+fn passthrough(value: &str) -> Result<Passthrough, Failure> {
+    Passthrough::from_str(value, false).map_err(|_| {
+        Failure::usage(
+            format!("option passthrough={value}: unknown"),
+            "write passthrough=auto or passthrough=off",
+        )
+    })
+}
+
 fn usage(message: &str) -> Failure {
     Failure::usage(
         format!("mount.weir: {message}"),
-        "mount -t weir REGION DIRECTORY -o ro,trusted,allow_other,sync_interval=TIME,without=DIR, each \
-         option if needed",
+        "mount -t weir REGION DIRECTORY -o \
+         ro,trusted,allow_other,sync_interval=TIME,without=DIR,passthrough=auto, each option if needed",
     )
 }
 
@@ -162,7 +173,8 @@ mod tests {
             request.args.read_only && !request.args.trusted && !request.args.allow_other && !request.is_fake
         );
         assert_eq!(request.args.sync_interval, Nanos(5_000_000_000));
-        let request = parsed("-sfv -t weir r d -o trusted,allow_other,unknown").expect("it");
+        let request = parsed("-sfv -t weir r d -o trusted,allow_other,unknown,passthrough=off").expect("it");
+        assert_eq!(request.args.passthrough, Passthrough::Off);
         assert!(request.is_fake && request.args.trusted && request.args.allow_other);
         assert_eq!(request.args.sync_interval, Nanos(1_000_000_000), "as of weir fs mount");
         let request = parsed("r d -o without=/mnt/ssd,without=/mnt/hdd").expect("it");
@@ -179,6 +191,7 @@ mod tests {
             ("r d -o rw,suid", "trusted"),
             ("r d -o sync_interval=x", "sync_interval=x"),
             ("r d -o without=", "without needs the directory"),
+            ("r d -o passthrough=on", "passthrough=on"),
             ("r d -x", "unknown flag -x"),
         ] {
             let failure = parsed(line).expect_err("a refusal");

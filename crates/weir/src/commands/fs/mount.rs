@@ -8,7 +8,7 @@ use crate::args::{Common, duration};
 use crate::commands::show;
 use crate::failure::{Failure, REPORT_DEFECT, REPORT_KERNEL};
 use crate::output;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustix::process::{geteuid, setsid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,26 @@ Examples:
   weir fs mount region files --foreground
   weir fs mount region files --read-only";
 
+/// When the kernel accesses files in tiers without the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Passthrough {
+    /// Where the kernel and the server's privileges allow it
+    #[default]
+    Auto,
+    /// Never
+    Off,
+}
+
+impl Passthrough {
+    /// Returns the name of the choice.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// `weir fs mount ...`
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
@@ -62,6 +82,9 @@ pub struct MountArgs {
     /// Make changes durable at least this often, without fsync
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub sync_interval: Nanos,
+    /// Let the kernel read and write files in tiers without the server, where it can: it needs CAP_SYS_ADMIN
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub passthrough: Passthrough,
     /// Leave out a tier whose directory is lost: its files cannot be read, and nothing is changed (implies
     /// --read-only)
     #[arg(long, value_name = "DIR")]
@@ -87,6 +110,7 @@ impl MountArgs {
             trusted: false,
             allow_other: false,
             sync_interval: Nanos(1_000_000_000),
+            passthrough: Passthrough::Off,
             without: Vec::new(),
             detached: false,
         }
@@ -137,6 +161,7 @@ pub(super) fn serve_in_background(args: &MountArgs) -> Result<MountDocument, Fai
         .args(args.without.iter().flat_map(|path| ["--without".as_ref(), path.as_os_str()]))
         .args(args.trusted.then_some("--trusted"))
         .args(args.allow_other.then_some("--allow-other"))
+        .args(["--passthrough", args.passthrough.name()])
         .args(["--sync-interval", &format!("{}us", args.sync_interval.0 / 1000), "--"])
         .args([&args.region, &args.directory])
         .stdin(Stdio::null())
@@ -209,6 +234,7 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
         allow_other: geteuid().is_root() || args.allow_other,
         is_trusted: args.trusted,
         sync_interval: Duration::from_nanos(args.sync_interval.0),
+        passthrough: args.passthrough == Passthrough::Auto,
     };
     let signals = catch_signals()?;
     abort_on_panic();

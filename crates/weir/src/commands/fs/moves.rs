@@ -51,6 +51,10 @@ fn failure(file: &Path, command: Command, errno: Errno) -> Failure {
         Errno::BUSY => {
             Failure::refused(message("programs change it all the time"), "try again when it is at rest")
         }
+        Errno::TXTBSY => Failure::refused(
+            message("programs have it open, or mapped"),
+            "end them, and try again; or mount with --passthrough off",
+        ),
         Errno::NXIO => Failure::refused(
             message("the file system has no tiers below the region"),
             "weir fs create --flash DIR --disk DIR makes one that has",

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use std::io;
 use std::path::Path;
 use weir_fs::error::Error;
-use weir_fs::namespace::FileSystem;
-use weir_fs::nvm::Mapped;
-use weir_fs::report::{self, Status, TierPart};
+use weir_fs::namespace::{Durability, FileSystem};
+use weir_fs::nvm::{Mapped, Persistence};
+use weir_fs::report::{self, Mount, Status, TierPart};
 use weir_model::Bytes;
 
 /// Returns the state of the file system that is mounted at a directory, or that a region holds.
@@ -100,6 +100,9 @@ pub(super) fn human(status: &Status, width: Width) -> String {
         status.format_version,
         table(width, heading, [row])
     );
+    if let Some(mount) = status.mount.as_ref().filter(|_| !status.tiers.is_empty()) {
+        text += &format!("\n{}\n", passthrough(mount));
+    }
     if !status.tiers.is_empty() {
         text += &format!("\n{}", tier_table(status, width));
     }
@@ -108,6 +111,24 @@ pub(super) fn human(status: &Status, width: Width) -> String {
                  changes may be lost. Unmount it, see the kernel's log (dmesg), and check it\n";
     }
     text
+}
+
+/// Returns who reads and writes files in tiers.
+fn passthrough(mount: &Mount) -> String {
+    let files = match mount.passthrough_files {
+        0 => "none now".to_owned(),
+        1 => "1 file now".to_owned(),
+        files => format!("{files} files now"),
+    };
+    match (mount.passthrough, &mount.passthrough_problem) {
+        (true, None) => format!("open files in tiers bypass the server (passthrough): {files}"),
+        (true, Some(problem)) => {
+            format!("open files in tiers bypass the server (passthrough), but not all: {problem}; {files}")
+        }
+        (false, problem) => {
+            format!("files in tiers are without passthrough: {}", problem.as_deref().unwrap_or("unknown"))
+        }
+    }
 }
 
 /// Returns the tiers for people, with the way out for those that cannot be used.
@@ -163,7 +184,6 @@ fn is_leaving(tier: &TierPart) -> bool {
 mod tests {
     use super::*;
     use crate::output::testing::{LONG_NAME, assert_fits};
-    use weir_fs::report::Mount;
 
     fn sample() -> Status {
         Status {
@@ -211,12 +231,24 @@ mod tests {
         }
         status.tiers.push(TierPart { state: "ready".to_owned(), leaving: true, ..gone() });
         assert!(human(&status, Width::UNLIMITED).contains("LEAVING: /mnt/disk/weir"));
-        status.mount =
-            Some(Mount { directory: "/mnt".to_owned(), pid: 812, read_only: true, commits: 3, failed: true });
+        status.mount = Some(Mount {
+            directory: "/mnt".to_owned(),
+            pid: 812,
+            read_only: true,
+            commits: 3,
+            failed: true,
+            passthrough: true,
+            passthrough_files: 2,
+            passthrough_problem: None,
+        });
         let text = human(&status, Width::UNLIMITED);
-        for part in ["mounted at /mnt by process 812, read-only", "FAILED"] {
+        for part in ["mounted at /mnt by process 812, read-only", "FAILED", "(passthrough): 2 files"] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
+        if let Some(mount) = &mut status.mount {
+            (mount.passthrough, mount.passthrough_problem) = (false, Some("a reason".to_owned()));
+        }
+        assert!(human(&status, Width::UNLIMITED).contains("without passthrough: a reason"));
     }
 
     #[test]
