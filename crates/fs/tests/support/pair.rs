@@ -35,6 +35,8 @@ pub struct Pair<M> {
     passthrough: BTreeMap<u64, bool>,
     /// What files were that it may have written.
     behind: Behind,
+    /// The last operation made containers durable.
+    is_synced: bool,
     /// Inodes of all files ever created, with their generations, by which the kernel and NFS tell them apart.
     created: BTreeSet<(u64, u32)>,
     /// Whether the last change of the tier table was possible.
@@ -102,6 +104,7 @@ impl<M: Memory> Pair<M> {
             evictions: Vec::new(),
             passthrough: BTreeMap::new(),
             behind: Behind::new(),
+            is_synced: false,
             created: BTreeSet::new(),
             has_changed_tiers: false,
             now: 0,
@@ -137,7 +140,8 @@ impl<M: Memory> Pair<M> {
             (_, expected) => return Err(format!("expected {expected:?}, found {found:?}")),
         }
         self.states.push(State::of(&self.model));
-        self.note_behind(matches!(operation, Operation::Sync) && found.is_ok());
+        self.note_behind();
+        self.is_synced = matches!(operation, Operation::Sync) && found.is_ok();
         if matches!(operation, Operation::Sync) && self.containers.is_some() && self.evictions.is_empty() {
             let garbage = unreferenced(self.fs());
             if !garbage.is_empty() {
@@ -163,6 +167,12 @@ impl<M: Memory> Pair<M> {
     /// Notes that everything up to now is durable.
     pub fn is_durable(&mut self) {
         self.states.drain(..self.states.len() - 1);
+        if std::mem::take(&mut self.is_synced) {
+            let Self { fs: Some(fs), behind, passthrough, inos, .. } = self else { return };
+            let is_flagged = |id: &u64| fs.inode(inos[id]).is_ok_and(|inode| inode.is_passthrough);
+            behind.retain(|id, _| passthrough.contains_key(id) || is_flagged(id));
+            behind.values_mut().for_each(|versions| drop(versions.drain(..versions.len() - 1)));
+        }
     }
 
     /// Compares what the file system has with the model.
@@ -206,12 +216,8 @@ impl<M: Memory> Pair<M> {
     }
 
     /// Notes what the files are that the kernel may have written.
-    fn note_behind(&mut self, is_synced: bool) {
-        let Self { fs: Some(fs), behind, inos, model, .. } = self else { return };
-        if is_synced {
-            behind.retain(|id, _| fs.inode(inos[id]).is_ok_and(|inode| inode.is_passthrough));
-            behind.values_mut().for_each(Vec::clear);
-        }
+    fn note_behind(&mut self) {
+        let Self { behind, model, .. } = self;
         behind.iter_mut().for_each(|(id, versions)| versions.push(Rc::clone(&model.nodes[id])));
     }
 
@@ -241,9 +247,8 @@ impl<M: Memory> Pair<M> {
             fs.sync()?;
         }
         *may_write |= writes;
-        if writes {
-            self.behind.entry(id).or_default();
-        }
+        // Also what is open to read only is flagged when its size changes.
+        self.behind.entry(id).or_default();
         Ok(!is_ready && writes)
     }
 
