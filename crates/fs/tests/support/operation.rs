@@ -102,7 +102,7 @@ pub enum Operation {
     ClosePassthrough {
         nth: usize,
     },
-    /// Ends passthrough for all that are closed.
+    /// Closes all of them, and ends passthrough.
     EndPassthrough,
     /// Removes containers that no file has.
     Sweep,

@@ -336,6 +336,10 @@ impl<M: Memory> Pair<M> {
                 }
             }
             Operation::EndPassthrough => {
+                for (id, _) in std::mem::take(&mut self.passthrough) {
+                    fs.set_passthrough(self.inos[&id], false);
+                    fs.forget(self.inos[&id], 1)?;
+                }
                 for (ino, _) in fs.unsettled() {
                     fs.end_passthrough(ino)?;
                 }
