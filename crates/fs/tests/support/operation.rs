@@ -216,7 +216,7 @@ impl Mix {
             return Operation::Sweep;
         };
         let tier = random.random_range(0..TIERS_MAX as u32);
-        match random.random_range(0..37) {
+        match random.random_range(0..49) {
             0..6 => Operation::Evict { file, at_once: random.random() },
             6..9 => Operation::BeginEviction { file },
             9..12 => Operation::FinishEvictions,
@@ -226,13 +226,13 @@ impl Mix {
             21 => Operation::SetLeaving { tier, is_leaving: random.random() },
             22..24 => Operation::EmptyTier { tier, remove: random.random_ratio(3, 4) },
             24..29 => Operation::OpenPassthrough { file, writes: random.random_ratio(2, 3) },
-            29..32 => {
+            29..44 => {
                 let (nth, bytes) = (random.random_range(0..8), self.bytes(random));
                 let offset = random.random_range(0..=self.file_bytes_max - bytes.len());
                 Operation::WriteBehind { nth, offset, bytes }
             }
-            32..34 => Operation::ClosePassthrough { nth: random.random_range(0..8) },
-            34..36 => Operation::EndPassthrough,
+            44..46 => Operation::ClosePassthrough { nth: random.random_range(0..8) },
+            46..48 => Operation::EndPassthrough,
             _ => Operation::Sweep,
         }
     }

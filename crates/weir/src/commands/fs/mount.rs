@@ -43,9 +43,9 @@ Examples:
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Passthrough {
     /// Where the kernel and the server's privileges allow it
-    #[default]
     Auto,
     /// Never
+    #[default]
     Off,
 }
 
