@@ -321,6 +321,72 @@ impl<M: Memory> Pair<M> {
                 fs.set_attribute(ino(file), name, value, SetAttribute::Always, now)?;
             }
             Operation::RemoveAttribute { file, name } => fs.remove_attribute(ino(file), name, now)?,
+            Operation::OpenPassthrough { .. }
+            | Operation::WriteBehind { .. }
+            | Operation::ClosePassthrough { .. }
+            | Operation::EndPassthrough => return self.run_passthrough(operation),
+            Operation::Sync => {
+                for container in fs.flagged_containers() {
+                    fs.containers().sync(container).map_err(Error::Container)?;
+                }
+                for ino in self.open.drain(..) {
+                    fs.forget(ino, 1)?;
+                }
+                fs.sync()?;
+            }
+            Operation::Remount => self.remount()?,
+            Operation::Evict { .. }
+            | Operation::BeginEviction { .. }
+            | Operation::FinishEvictions
+            | Operation::Promote { .. } => self.run_move(operation)?,
+            Operation::Pin { file, is_pinned } => fs.pin(ino(file), *is_pinned, now)?,
+            Operation::Sweep => sweep(fs),
+            of_tiers => ignore(self.change_tiers(of_tiers))?,
+        }
+        Ok(0)
+    }
+
+    fn remount(&mut self) -> Result<(), Error> {
+        self.open.clear();
+        self.passthrough.clear();
+        self.fs().sync()?;
+        let memory = self.fs.take().expect("it is mounted").into_memory();
+        self.evictions.clear();
+        self.fs = Some(open(memory, self.durability, self.containers.as_ref())?);
+        // Evictions in progress have left garbage.
+        sweep(self.fs());
+        Ok(())
+    }
+
+    fn run_move(&mut self, operation: &Operation) -> Result<(), Error> {
+        match operation {
+            Operation::Evict { file, at_once: true } => {
+                let ino = self.ino(*file);
+                ignore(self.fs().evict_now(ino))
+            }
+            Operation::Evict { file, .. } => {
+                let ino = self.ino(*file);
+                ignore(evict(self.fs(), ino))
+            }
+            Operation::BeginEviction { file } => {
+                let ino = self.ino(*file);
+                ignore(self.begin_eviction(ino))
+            }
+            Operation::Promote { file } => {
+                let ino = self.ino(*file);
+                ignore(self.fs().promote(ino))
+            }
+            _ => {
+                for eviction in std::mem::take(&mut self.evictions) {
+                    ignore(super::tiers::finish(self.fs(), &eviction))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn run_passthrough(&mut self, operation: &Operation) -> Result<u64, Error> {
+        match operation {
             Operation::OpenPassthrough { file, writes } => {
                 return Ok(self.open_passthrough(*file, *writes)?.into());
             }
@@ -335,46 +401,16 @@ impl<M: Memory> Pair<M> {
                     self.fs().forget(ino, 1)?;
                 }
             }
-            Operation::EndPassthrough => {
+            _ => {
                 for (id, _) in std::mem::take(&mut self.passthrough) {
-                    fs.set_passthrough(self.inos[&id], false);
-                    fs.forget(self.inos[&id], 1)?;
+                    let ino = self.ino(id);
+                    self.fs().set_passthrough(ino, false);
+                    self.fs().forget(ino, 1)?;
                 }
-                for (ino, _) in fs.unsettled() {
-                    fs.end_passthrough(ino)?;
-                }
-            }
-            Operation::Sync => {
-                for container in fs.flagged_containers() {
-                    fs.containers().sync(container).map_err(Error::Container)?;
-                }
-                for ino in self.open.drain(..) {
-                    fs.forget(ino, 1)?;
-                }
-                fs.sync()?;
-            }
-            Operation::Remount => {
-                self.open.clear();
-                self.passthrough.clear();
-                fs.sync()?;
-                let memory = self.fs.take().expect("it is mounted").into_memory();
-                self.evictions.clear();
-                self.fs = Some(open(memory, self.durability, self.containers.as_ref())?);
-                // Evictions in progress have left garbage.
-                sweep(self.fs());
-            }
-            Operation::Evict { file, at_once: true } => ignore(fs.evict_now(ino(file)))?,
-            Operation::Evict { file, .. } => ignore(evict(fs, ino(file)))?,
-            Operation::BeginEviction { file } => ignore(self.begin_eviction(ino(file)))?,
-            Operation::FinishEvictions => {
-                for eviction in std::mem::take(&mut self.evictions) {
-                    ignore(super::tiers::finish(self.fs(), &eviction))?;
+                for (ino, _) in self.fs().unsettled() {
+                    self.fs().end_passthrough(ino)?;
                 }
             }
-            Operation::Promote { file } => ignore(fs.promote(ino(file)))?,
-            Operation::Pin { file, is_pinned } => fs.pin(ino(file), *is_pinned, now)?,
-            Operation::Sweep => sweep(fs),
-            of_tiers => ignore(self.change_tiers(of_tiers))?,
         }
         Ok(0)
     }

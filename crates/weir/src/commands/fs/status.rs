@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use std::io;
 use std::path::Path;
 use weir_fs::error::Error;
-use weir_fs::namespace::{Durability, FileSystem};
-use weir_fs::nvm::{Mapped, Persistence};
+use weir_fs::namespace::FileSystem;
+use weir_fs::nvm::Mapped;
 use weir_fs::report::{self, Mount, Status, TierPart};
 use weir_model::Bytes;
 

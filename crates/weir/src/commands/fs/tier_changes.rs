@@ -225,8 +225,8 @@ fn verify_space(fs: &Fs, number: TierNumber) -> Result<(), Failure> {
 /// Returns the failure for a file that could not leave its tier.
 fn not_moved(region: &Path, fs: &Fs, tier: &Path, (ino, error): (Ino, &Error)) -> Failure {
     let header = fs.header(ino).unwrap_or_default();
-    let name =
-        format!("{:?} (inode {}, {})", String::from_utf8_lossy(&header.path), ino.0, Bytes(header.size));
+    let size = fs.inode(ino).map_or(Bytes(0), |inode| Bytes(inode.size));
+    let name = format!("{:?} (inode {}, {size})", String::from_utf8_lossy(&header.path), ino.0);
     let (tier, region) = (tier.display(), region.display());
     match error {
         Error::NoTier => Failure::environment(
@@ -240,6 +240,10 @@ fn not_moved(region: &Path, fs: &Fs, tier: &Path, (ino, error): (Ino, &Error)) -
             format!("cannot remove tier {tier}: cannot read {name}: {error}"),
             "put its container back, or remove the file from a mount, then repeat the command; weir fs check \
              lists what is missing",
+        ),
+        Error::InUse => Failure::environment(
+            format!("cannot remove tier {tier}: programs still have {name} open"),
+            "end them (lsof on the directory of the tier names them), then repeat the command",
         ),
         error => failure(Path::new(&region.to_string()), error),
     }
