@@ -12,8 +12,17 @@ const EXTENT: usize = 128 << 10;
 const EIO: IoError = IoError::Os(Errno::EIO);
 const WRITE: IoKind = IoKind::Write { fua: false };
 
-pub(super) fn of(devices: usize) -> Harness {
+fn of(devices: usize) -> Harness {
     Harness::of(Shape { devices, members: 2, copies: 2, ..Shape::default() }, "sequential")
+}
+
+/// Returns a volume with two blocks of ones on two devices, with an open intent.
+pub(super) fn with_open_intent() -> Harness {
+    let mut h = of(2);
+    h.write(0, &[1; 8192]);
+    h.flush().expect("a flush");
+    h.write(0, &[1; 4096]);
+    h
 }
 
 impl Harness {
@@ -285,10 +294,7 @@ fn flush_failure_during_write_invalidates_copy() {
 
 #[test]
 fn write_failing_on_all_copies_leaves_blocks_unreadable() {
-    let mut h = of(2);
-    h.write(0, &[1; 8192]);
-    h.flush().expect("a flush");
-    h.write(0, &[1; 4096]);
+    let mut h = with_open_intent();
     (0..6).for_each(|_| h.fail_next(WRITE, EIO));
     h.request(Op::Write, 0, &[2; 4096], false).expect_err("both failed");
     h.try_read(0, 4096).expect_err("nobody knows which");
@@ -301,10 +307,7 @@ fn write_failing_on_all_copies_leaves_blocks_unreadable() {
 fn failed_write_does_not_reappear_from_invalid_copy() {
     // One device is full; the other's flush fails while the write to it is in flight. That the write does not
     // count never becomes durable.
-    let mut h = of(2);
-    h.write(0, &[1; 8192]);
-    h.flush().expect("a flush");
-    h.write(0, &[1; 4096]);
+    let mut h = with_open_intent();
     h.devices.hanging = vec![DeviceId(0)];
     h.devices.broken = vec![(DeviceId(0), IoKind::Flush, EIO)];
     for kind in [WRITE, IoKind::Write { fua: true }] {

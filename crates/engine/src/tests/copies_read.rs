@@ -1,6 +1,6 @@
 //! Reads of blocks while both copies are written.
 
-use super::copies::of;
+use super::copies::with_open_intent;
 use super::harness::Harness;
 use weir_model::{DeviceId, Errno, IoError, IoKind, Op, RequestError};
 
@@ -9,11 +9,7 @@ const WRITE: IoKind = IoKind::Write { fua: false };
 
 #[test]
 fn read_meeting_a_write_precedes_later_writes() {
-    let mut h = of(2);
-    h.write(0, &[1; 8192]);
-    h.flush().expect("a flush");
-    // From here on the intent is open.
-    h.write(0, &[1; 4096]);
+    let mut h = with_open_intent();
     h.devices.hanging = vec![DeviceId(0), DeviceId(1)];
     h.submit(1, Op::Write, 0, 4096, 2);
     h.run();
@@ -30,11 +26,7 @@ fn read_meeting_a_write_precedes_later_writes() {
 
 /// Lets a read begin on one device before a write to both copies. `1` is the read, `2` the write.
 fn overtaken_read() -> Harness {
-    let mut h = of(2);
-    h.write(0, &[1; 8192]);
-    h.flush().expect("a flush");
-    // From here on the intent is open.
-    h.write(0, &[1; 4096]);
+    let mut h = with_open_intent();
     h.devices.delay_next = Some(IoKind::Read);
     h.submit(1, Op::Read, 0, 8192, 9);
     h.run();
