@@ -3,10 +3,10 @@
 //! Source: Hystor, section 3.2 and figure 2: blocks are ranked by a metric, and the latency that they
 //! accumulate in this order is compared with the order by latency itself.
 
-use super::{Client, ClientAction, Transferred};
-use crate::{Arrival, Load, RampStep, VolumeData};
+use super::{Client, ClientAction};
+use crate::Arrival;
 use rustc_hash::FxHashMap;
-use weir_model::{BLOCK, ExtentSize, Nanos, Op};
+use weir_model::{BLOCK, Nanos, Op};
 use weir_policy::block_table::inverse_bitmap;
 
 /// By what blocks are ranked, the costly ones first.
@@ -58,9 +58,11 @@ impl BlockCost {
     }
 }
 
-/// An account of what blocks of 4 KiB cost, of reads and writes alike.
+/// What the blocks of 4 KiB of a load in a closed loop cost, by reads and writes alike.
 #[derive(Debug, Default)]
 pub struct BlockCosts {
+    /// The request that each client waits for.
+    in_flight: Vec<Option<Arrival>>,
     blocks: FxHashMap<(usize, u64), BlockCost>,
     requests: u64,
     /// Volume and end of the last request.
@@ -68,6 +70,22 @@ pub struct BlockCosts {
 }
 
 impl BlockCosts {
+    /// Notes the next action of a client at `now`, when the request before has been answered.
+    pub(crate) fn note_action(&mut self, client: Client, now: Nanos, action: &ClientAction) {
+        if self.in_flight.len() <= client.0 {
+            self.in_flight.resize(client.0 + 1, None);
+        }
+        if let Some(request) = self.in_flight[client.0].take() {
+            self.note_reply(&request, now.since(request.at));
+        }
+        if let ClientAction::Send(request) = action
+            && matches!(request.op, Op::Read | Op::Write)
+        {
+            self.note_request(request);
+            self.in_flight[client.0] = Some(*request);
+        }
+    }
+
     /// Counts an access, before its latency is known.
     fn note_request(&mut self, request: &Arrival) {
         self.requests += 1;
@@ -122,69 +140,6 @@ impl BlockCosts {
 fn blocks(request: &Arrival) -> std::ops::Range<u64> {
     let end = (request.offset.0 + request.len.0).div_ceil(BLOCK);
     request.offset.0 / BLOCK..end
-}
-
-/// A load with an account of what its blocks cost in a closed loop.
-pub struct AccountedLoad {
-    load: Box<dyn Load>,
-    costs: BlockCosts,
-    /// The request that each client waits for.
-    in_flight: Vec<Option<Arrival>>,
-}
-
-impl AccountedLoad {
-    /// Keeps an account of this load's blocks.
-    pub fn new(load: Box<dyn Load>) -> Self {
-        Self { load, costs: BlockCosts::default(), in_flight: Vec::new() }
-    }
-}
-
-impl Load for AccountedLoad {
-    fn volumes(&self, extent: ExtentSize) -> Vec<VolumeData> {
-        self.load.volumes(extent)
-    }
-
-    fn duration(&self) -> Nanos {
-        self.load.duration()
-    }
-
-    fn next_arrival(&mut self, now: Nanos) -> Arrival {
-        self.load.next_arrival(now)
-    }
-
-    /// A client is asked for its next action when the request before has been answered.
-    fn next_action(&mut self, client: Client, now: Nanos) -> ClientAction {
-        if self.in_flight.len() <= client.0 {
-            self.in_flight.resize(client.0 + 1, None);
-        }
-        if let Some(request) = self.in_flight[client.0].take() {
-            self.costs.note_reply(&request, now.since(request.at));
-        }
-        let action = self.load.next_action(client, now);
-        if let ClientAction::Send(request) = action
-            && matches!(request.op, Op::Read | Op::Write)
-        {
-            self.costs.note_request(&request);
-            self.in_flight[client.0] = Some(request);
-        }
-        action
-    }
-
-    fn work_done(&self) -> Option<u64> {
-        self.load.work_done()
-    }
-
-    fn transferred(&self) -> Option<Transferred> {
-        self.load.transferred()
-    }
-
-    fn ramp_steps(&self) -> Vec<RampStep> {
-        self.load.ramp_steps()
-    }
-
-    fn block_costs(&self) -> Option<&BlockCosts> {
-        Some(&self.costs)
-    }
 }
 
 #[cfg(test)]
@@ -249,27 +204,12 @@ mod tests {
 
     #[test]
     fn the_latency_is_the_time_until_the_client_is_asked_again() {
-        struct Reads(u64);
-        impl Load for Reads {
-            fn volumes(&self, _: ExtentSize) -> Vec<VolumeData> {
-                Vec::new()
-            }
-            fn duration(&self) -> Nanos {
-                Nanos(0)
-            }
-            fn next_arrival(&mut self, now: Nanos) -> Arrival {
-                self.0 += 1;
-                Arrival { at: now + Nanos(5), ..read(self.0, 2) }
-            }
-            fn next_action(&mut self, _: Client, now: Nanos) -> ClientAction {
-                ClientAction::Send(self.next_arrival(now))
-            }
-        }
-        let mut load = AccountedLoad::new(Box::new(Reads(0)));
-        load.next_action(Client(1), Nanos(10));
-        load.next_action(Client(0), Nanos(10));
-        load.next_action(Client(1), Nanos(25));
-        let costs = load.block_costs().expect("an account");
+        let mut costs = BlockCosts::default();
+        let send = |block, at| ClientAction::Send(Arrival { at: Nanos(at), ..read(block, 2) });
+        costs.note_action(Client(1), Nanos(10), &send(1, 15));
+        costs.note_action(Client(0), Nanos(10), &send(2, 15));
+        costs.note_action(Client(1), Nanos(25), &ClientAction::Wait(Nanos(30)));
+        costs.note_action(Client(1), Nanos(30), &send(3, 35));
         let latency = |block| costs.blocks[&(0, block)].latency_ns;
         assert_eq!([latency(1), latency(2), latency(3)], [5.0, 5.0, 0.0], "10 ns for two blocks, sent at 15");
     }

@@ -5,6 +5,7 @@
 //! for its reads and syncs; the other clients write back. In an open loop the processes take turns and run as
 //! fast as they can.
 
+use super::block_costs::BlockCosts;
 use super::file_system::{BlockRequest, FileSystem};
 use super::{Client, ClientAction, Transferred};
 use crate::{Arrival, Load, VolumeData};
@@ -51,6 +52,7 @@ pub struct Processes {
     pause: Range<Nanos>,
     work_done: u64,
     transferred: Transferred,
+    block_costs: Option<BlockCosts>,
 }
 
 impl Processes {
@@ -64,7 +66,15 @@ impl Processes {
             pause: Nanos(0)..Nanos(0),
             work_done: 0,
             transferred: Transferred::default(),
+            block_costs: None,
         }
+    }
+
+    /// Makes the load count what its blocks cost in a closed loop.
+    #[must_use]
+    pub fn with_block_costs(mut self) -> Self {
+        self.block_costs = Some(BlockCosts::default());
+        self
     }
 
     /// Sets the start time of each process; processes without one start at once.
@@ -115,6 +125,14 @@ impl Processes {
         *processor = at;
         process.pending.pop_front().map_or(ClientAction::Wait(at), |ask| ClientAction::Send(arrival(at, ask)))
     }
+
+    fn write_back(&mut self, now: Nanos) -> ClientAction {
+        self.files.set_time(now);
+        match self.files.write_back() {
+            Some(ask) => ClientAction::Send(arrival(now, ask)),
+            None => ClientAction::Wait(now + WRITE_BACK_INTERVAL),
+        }
+    }
 }
 
 /// Returns the request of the volume for a request of the file system.
@@ -154,14 +172,14 @@ impl Load for Processes {
     }
 
     fn next_action(&mut self, client: Client, now: Nanos) -> ClientAction {
-        if client.0 < self.processes.len() {
-            return self.run(client.0, now);
+        let action = match client.0 < self.processes.len() {
+            true => self.run(client.0, now),
+            false => self.write_back(now),
+        };
+        if let Some(costs) = &mut self.block_costs {
+            costs.note_action(client, now, &action);
         }
-        self.files.set_time(now);
-        match self.files.write_back() {
-            Some(ask) => ClientAction::Send(arrival(now, ask)),
-            None => ClientAction::Wait(now + WRITE_BACK_INTERVAL),
-        }
+        action
     }
 
     fn work_done(&self) -> Option<u64> {
@@ -170,6 +188,10 @@ impl Load for Processes {
 
     fn transferred(&self) -> Option<Transferred> {
         Some(self.transferred)
+    }
+
+    fn block_costs(&self) -> Option<&BlockCosts> {
+        self.block_costs.as_ref()
     }
 }
 

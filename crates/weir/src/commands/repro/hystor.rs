@@ -2,7 +2,7 @@
 //! 7).
 
 use super::experiment::{Experiment, MakeLoad, pool};
-use super::loads::{ProcessLoad, accounted, postmark, shape, words};
+use super::loads::{ProcessLoad, postmark, shape, words};
 use super::parameters::Parameters;
 use super::{Measures, Reproduction, Setting};
 use crate::failure::Failure;
@@ -80,7 +80,11 @@ fn second_run(p: &Parameters, shape: FileSystemConfig) -> Result<ProcessLoad, Fa
     // With the journal that the file system has by default.
     let shape = FileSystemConfig { journal: p.size("journal")?, ..shape };
     let [start, end] = p.shares("second_run")?;
-    Ok(ProcessLoad { pause: start..end, ..ProcessLoad::of(p.count("processes")? as usize, shape) })
+    Ok(ProcessLoad {
+        pause: start..end,
+        counts_blocks: true,
+        ..ProcessLoad::of(p.count("processes")? as usize, shape)
+    })
 }
 
 /// Returns the load of Postmark. The memory is so small that reads reach the drives, as they did in the
@@ -152,8 +156,7 @@ impl<'p> Experiments<'p> {
     fn load(&mut self, load: &LoadCase) -> Result<(), Failure> {
         let p = self.p;
         let (disk, ssd) = (p.drive("disk")?, p.drive("ssd")?);
-        let on_disk = self.experiment(load, &[disk])?;
-        self.push(format!("{}, disk", load.name), Experiment { load: accounted(on_disk.load), ..on_disk });
+        self.push(format!("{}, disk", load.name), self.experiment(load, &[disk])?);
         self.push(format!("{}, ssd", load.name), self.experiment(load, &[ssd])?);
         let (spaces, areas): ([f64; 5], [f64; 3]) = (p.shares("spaces")?, p.shares("write_back")?);
         for space in spaces {

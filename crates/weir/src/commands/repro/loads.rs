@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use crate::pool_file;
 use std::ops::Range;
 use weir_model::{Bytes, Nanos};
-use weir_sim::load::block_costs::AccountedLoad;
 use weir_sim::load::dbench::{Dbench, Recording};
 use weir_sim::load::file_system::{FileSystem, FileSystemConfig};
 use weir_sim::load::mix::{Mix, MixProgram, Weights};
@@ -42,11 +41,6 @@ pub(super) fn words(words: String) -> MakeLoad {
     Box::new(move |seed, _| parse(&words, seed, pool_file::size, pool_file::duration))
 }
 
-/// Makes a load keep an account of what its blocks cost.
-pub(super) fn accounted(load: MakeLoad) -> MakeLoad {
-    Box::new(move |seed, lasts| Ok(Box::new(AccountedLoad::new(load(seed, lasts)?)) as Box<dyn Load>))
-}
-
 /// Processes on one file system.
 #[derive(Clone)]
 pub(super) struct ProcessLoad {
@@ -57,12 +51,20 @@ pub(super) struct ProcessLoad {
     pub(super) pause: Range<f64>,
     /// Number of processors that the processes share; `None` if each has its own.
     pub(super) processors: Option<usize>,
+    /// Whether the load counts what its blocks cost.
+    pub(super) counts_blocks: bool,
 }
 
 impl ProcessLoad {
     /// Returns that many processes, which begin at once and do not pause.
     pub(super) fn of(processes: usize, shape: FileSystemConfig) -> Self {
-        Self { shape, start_shares: vec![0.0; processes], pause: 0.0..0.0, processors: None }
+        Self {
+            shape,
+            start_shares: vec![0.0; processes],
+            pause: 0.0..0.0,
+            processors: None,
+            counts_blocks: false,
+        }
     }
 
     fn load(&self, lasts: Nanos, files: FileSystem, programs: Vec<Box<dyn Program>>) -> Box<dyn Load> {
@@ -71,6 +73,7 @@ impl ProcessLoad {
         let load = Processes::new(files, programs)
             .with_start_times(&begins)
             .with_pause(at(self.pause.start)..at(self.pause.end));
+        let load = if self.counts_blocks { load.with_block_costs() } else { load };
         Box::new(match self.processors {
             Some(processors) => load.with_processors(processors),
             None => load,
