@@ -3,18 +3,14 @@
 #[path = "support/mounted.rs"]
 mod mounted;
 
-use mounted::{Mount, errno, options};
+use mounted::{Mount, errno, serve_in_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use weir_fs::fuse;
-use weir_fs::namespace::{Durability, FileSystem};
-use weir_fs::nvm::Mapped;
 
 fn file(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("a file")
@@ -184,32 +180,17 @@ fn file_stressors_verify() {
     mount.remount();
 }
 
-/// The part of the server in [`acknowledged_fsyncs_survive_a_killed_server`]: the test program runs this
-/// again as a process of its own.
+/// The server of [`serve_in_process`].
 #[test]
 fn serve_until_killed() {
-    let Some(directory) = std::env::var_os("WEIR_FS_SERVE") else { return };
-    let directory = PathBuf::from(directory);
-    let memory = Mapped::open(&directory.join("region"), true).expect("the region");
-    let fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
-    let _ = fuse::serve(fs, &directory.join("mount"), &options(), |_| ());
+    mounted::serve_if_asked();
 }
 
 #[test]
 fn acknowledged_fsyncs_survive_a_killed_server() {
     let Some(mut mount) = Mount::new(64 << 20) else { return };
     for round in 0..5_u8 {
-        mount.stop();
-        let server = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "serve_until_killed"])
-            .env("WEIR_FS_SERVE", mount.directory.path())
-            .stdout(std::process::Stdio::null())
-            .spawn();
-        let mut server = server.expect("this program starts");
-        let root = fs::metadata(mount.directory.path()).expect("a directory").dev();
-        while fs::metadata(mount.path("")).map_or(root, |it| it.dev()) == root {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut server = serve_in_process(&mut mount);
         // Names that are written, synced and then renamed until the server dies.
         let mut synced = 0_u32;
         let acknowledged = Arc::new(AtomicU32::new(0));

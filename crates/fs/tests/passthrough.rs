@@ -4,7 +4,7 @@
 #[path = "support/mounted.rs"]
 mod mounted;
 
-use mounted::{Mount, containers, options};
+use mounted::{Mount, serve_in_process};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, XattrFlags};
@@ -13,11 +13,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant, SystemTime};
-use weir_fs::fuse;
-use weir_fs::namespace::{Durability, FileSystem};
-use weir_fs::nvm::Mapped;
 use weir_fs::report::{EXPLAIN, Explanation, STATUS, Status};
 
 const LEN: usize = 300_000;
@@ -320,27 +317,10 @@ fn mount_again(mount: &mut Mount, files: &mut Vec<File>) {
     mount.remount();
 }
 
-/// The server of [`Killed`]: the test program runs this again as a process of its own.
+/// The server of [`serve_in_process`].
 #[test]
 fn serve_until_killed() {
-    let Some(directory) = std::env::var_os("WEIR_FS_SERVE") else { return };
-    let directory = PathBuf::from(directory);
-    let memory = Mapped::open(&directory.join("region"), true).expect("the region");
-    let fs = FileSystem::open_with(memory, Durability::Sync, containers).expect("the file system");
-    let _ = fuse::serve(fs, &directory.join("mount"), &options(), |_| ());
-}
-
-/// Serves a mount in a process of its own.
-fn serve(mount: &mut Mount) -> Child {
-    mount.stop();
-    let server = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "serve_until_killed"])
-        .env("WEIR_FS_SERVE", mount.directory.path())
-        .stdout(Stdio::null())
-        .spawn();
-    let root = fs::metadata(mount.directory.path()).expect("a directory").dev();
-    wait_for("it is mounted", || fs::metadata(mount.path("")).map_or(root, |it| it.dev()) != root);
-    server.expect("this program starts")
+    mounted::serve_if_asked();
 }
 
 fn kill(mount: &Mount, mut server: Child) {
@@ -353,7 +333,7 @@ fn kill(mount: &Mount, mut server: Child) {
 fn a_killed_server_loses_no_size() {
     let Some(mut mount) = mount() else { return };
     let (path, other) = (evicted(&mount, "file"), evicted(&mount, "other"));
-    let server = serve(&mut mount);
+    let server = serve_in_process(&mut mount);
     let (file, reader) = (writer(&path), File::open(&other).expect("the file"));
     file.write_all_at(b"grown", LEN as u64).expect("space");
     kill(&mount, server);
@@ -376,7 +356,7 @@ fn a_killed_server_loses_no_size() {
     promote(&other);
     // Shorter, too, and then the check of a region that is not mounted.
     let path = evicted(&mount, "shorter");
-    let server = serve(&mut mount);
+    let server = serve_in_process(&mut mount);
     let file = writer(&path);
     file.set_len(10).expect("shorter");
     file.write_all_at(b"xy", 10).expect("space");

@@ -4,8 +4,9 @@
 #![allow(dead_code)]
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -238,4 +239,30 @@ pub(crate) fn options() -> MountOptions {
 /// Returns the errno of a failure; 0 if there was none.
 pub(crate) fn errno<T>(result: std::io::Result<T>) -> i32 {
     result.err().and_then(|error| error.raw_os_error()).unwrap_or(0)
+}
+
+/// Name of the test that every program with [`serve_in_process`] has; it calls [`serve_if_asked`].
+const SERVER: &str = "serve_until_killed";
+
+/// The server of [`serve_in_process`], in a process of its own; nothing in the test program itself.
+pub(crate) fn serve_if_asked() {
+    let Some(directory) = std::env::var_os("WEIR_FS_SERVE").map(PathBuf::from) else { return };
+    let memory = Mapped::open(&directory.join("region"), true).expect("the region");
+    let fs = FileSystem::open_with(memory, Durability::Sync, containers).expect("the file system");
+    let _ = fuse::serve(fs, &directory.join("mount"), &options(), |_| ());
+}
+
+/// Serves a mount in a process of its own: this program, which runs [`SERVER`] alone.
+pub(crate) fn serve_in_process(mount: &mut Mount) -> Child {
+    mount.stop();
+    let server = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", SERVER])
+        .env("WEIR_FS_SERVE", mount.directory.path())
+        .stdout(Stdio::null())
+        .spawn();
+    let root = fs::metadata(mount.directory.path()).expect("a directory").dev();
+    while fs::metadata(mount.path("")).map_or(root, |it| it.dev()) == root {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.expect("this program starts")
 }
