@@ -21,6 +21,7 @@ const MIX: Mix = Mix {
     data_percent: 40,
     remounts: true,
     move_percent: 0,
+    passthrough_percent: 0,
 };
 
 fn number(name: &str, default: u64) -> u64 {
@@ -157,4 +158,12 @@ fn tiers_below_persistent_memory() {
 #[test]
 fn tiers_below_a_mapped_file() {
     campaign(Granule::Sector, Durability::Sync, MOVES);
+}
+
+/// Files are written without the server, synced, and closed.
+const PASSTHROUGH: Mix = Mix { names: 3, data_percent: 90, passthrough_percent: 75, ..MOVES };
+
+#[test]
+fn containers_that_the_kernel_writes() {
+    campaign(Granule::Sector, Durability::Sync, PASSTHROUGH);
 }

@@ -91,8 +91,9 @@ impl SimulatedContainers {
         };
     }
 
-    /// Notes an event of the region: a power loss before it is no longer possible.
-    pub(crate) fn event(&self) {
+    /// Notes an event of the region, or that everything was acknowledged as durable: a power loss before it is
+    /// no longer possible.
+    pub fn event(&self) {
         if let Some(before) = &mut self.lock().before {
             before.clear();
         }

@@ -23,6 +23,7 @@ const MIX: Mix = Mix {
     data_percent: 30,
     remounts: false,
     move_percent: 0,
+    passthrough_percent: 0,
 };
 
 /// A file system that random operations have filled, and what it has.

@@ -155,6 +155,8 @@ pub struct Mix {
     pub remounts: bool,
     /// Share of operations that move files between the region and containers, in percent.
     pub move_percent: u32,
+    /// Share of operations around files that the kernel accesses without the server, in percent.
+    pub passthrough_percent: u32,
 }
 
 fn files(model: &Model, wanted: impl Fn(Kind) -> bool) -> Vec<u64> {
@@ -201,6 +203,9 @@ impl Mix {
     }
 
     pub fn operation(&self, random: &mut SmallRng, model: &Model) -> Operation {
+        if self.passthrough_percent > 0 && random.random_range(0..100) < self.passthrough_percent {
+            return self.on_passthrough(random, model);
+        }
         if self.move_percent > 0 && random.random_range(0..100) < self.move_percent {
             return self.on_tiers(random, model);
         }
@@ -209,6 +214,25 @@ impl Mix {
             Some(file) => self.on_data(random, model, file),
             None => self.on_names(random, model),
         }
+    }
+
+    fn on_passthrough(&self, random: &mut SmallRng, model: &Model) -> Operation {
+        let Some(file) = any(random, &files(model, |kind| kind == Kind::File)) else {
+            return self.on_names(random, model);
+        };
+        match random.random_range(0..20) {
+            0..4 => Operation::OpenPassthrough { file, writes: random.random_ratio(2, 3) },
+            4..11 => self.write_behind(random),
+            11..14 => Operation::Sync,
+            14..17 => Operation::ClosePassthrough { nth: random.random_range(0..8) },
+            _ => Operation::EndPassthrough,
+        }
+    }
+
+    fn write_behind(&self, random: &mut SmallRng) -> Operation {
+        let (nth, bytes) = (random.random_range(0..8), self.bytes(random));
+        let offset = random.random_range(0..=self.file_bytes_max - bytes.len());
+        Operation::WriteBehind { nth, offset, bytes }
     }
 
     fn on_tiers(&self, random: &mut SmallRng, model: &Model) -> Operation {
@@ -226,11 +250,7 @@ impl Mix {
             21 => Operation::SetLeaving { tier, is_leaving: random.random() },
             22..24 => Operation::EmptyTier { tier, remove: random.random_ratio(3, 4) },
             24..29 => Operation::OpenPassthrough { file, writes: random.random_ratio(2, 3) },
-            29..44 => {
-                let (nth, bytes) = (random.random_range(0..8), self.bytes(random));
-                let offset = random.random_range(0..=self.file_bytes_max - bytes.len());
-                Operation::WriteBehind { nth, offset, bytes }
-            }
+            29..44 => self.write_behind(random),
             44..46 => Operation::ClosePassthrough { nth: random.random_range(0..8) },
             46..48 => Operation::EndPassthrough,
             _ => Operation::Sweep,

@@ -167,6 +167,7 @@ impl<M: Memory> Pair<M> {
     /// Notes that everything up to now is durable.
     pub fn is_durable(&mut self) {
         self.states.drain(..self.states.len() - 1);
+        self.containers.iter().for_each(SimulatedContainers::event);
         if std::mem::take(&mut self.is_synced) {
             let Self { fs: Some(fs), behind, passthrough, inos, .. } = self else { return };
             let is_flagged = |id: &u64| fs.inode(inos[id]).is_ok_and(|inode| inode.is_passthrough);
@@ -327,7 +328,7 @@ impl<M: Memory> Pair<M> {
             | Operation::EndPassthrough => return self.run_passthrough(operation),
             Operation::Sync => {
                 for container in fs.flagged_containers() {
-                    fs.containers().sync(container).map_err(Error::Container)?;
+                    fs.containers().sync_written_by_others(container).map_err(Error::Container)?;
                 }
                 for ino in self.open.drain(..) {
                     fs.forget(ino, 1)?;
