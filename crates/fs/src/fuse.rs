@@ -198,9 +198,8 @@ fn wait<M: Memory>(
                 let _ = unmount(directory, true);
                 let mut fs = shared.write();
                 let containers = fs.containers();
-                let written = fs.flagged_containers().into_iter().try_for_each(|container| {
-                    containers.note_change(container).and_then(|()| containers.sync(container))
-                });
+                let mut flagged = fs.flagged_containers().into_iter();
+                let written = flagged.try_for_each(|container| containers.sync_written_by_others(container));
                 let synced = written.map_err(Error::Container).and(fs.sync());
                 // Nothing is acknowledged any more that would not be durable.
                 std::mem::forget(fs);

@@ -1,7 +1,7 @@
 //! A file system over persistent memory, after SCMFS.
 //!
 //! - [`nvm`]: the memory: a mapped file or DAX device, or a simulated one that loses what no fence covers.
-//!   All `unsafe` code is there.
+//!   All `unsafe` code is there, but for the system call behind `tiers::lease`.
 //! - [`layout`]: the format of a region.
 //! - [`store`]: atomic groups of changes, by a redo log.
 //! - [`space`]: free chunks and pages.
@@ -26,4 +26,6 @@ pub mod repair;
 pub mod report;
 pub mod space;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod tiers;

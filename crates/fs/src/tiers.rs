@@ -129,6 +129,12 @@ pub trait Containers: fmt::Debug + Send + Sync {
     /// Makes all of a container and its name durable.
     fn sync(&self, container: Container) -> io::Result<()>;
 
+    /// Makes a container durable that others than this may have written to.
+    fn sync_written_by_others(&self, container: Container) -> io::Result<()> {
+        self.note_change(container)?;
+        self.sync(container)
+    }
+
     /// Removes a container.
     fn remove(&self, container: Container) -> io::Result<()>;
 

@@ -281,8 +281,8 @@ fn end_passthrough<M: Memory>(shared: &Shared<M>) {
     for (ino, flagged) in files {
         if let Some(container) = flagged {
             // Durable now, so that the commit of its size need not wait for it.
-            let is_durable = || containers.note_change(container).and_then(|()| containers.sync(container));
-            if matches!(containers.is_used_by_others(container), Ok(true)) || is_durable().is_err() {
+            let is_used = matches!(containers.is_used_by_others(container), Ok(true));
+            if is_used || containers.sync_written_by_others(container).is_err() {
                 continue;
             }
         }

@@ -158,8 +158,7 @@ impl<M: Memory> Handler<M> {
             (fs.containers(), fs.inode(ino)?)
         };
         if let (Form::Container(container), true) = (inode.form, inode.is_passthrough) {
-            let synced = containers.note_change(container).and_then(|()| containers.sync(container));
-            synced.map_err(Error::Container)?;
+            containers.sync_written_by_others(container).map_err(Error::Container)?;
         }
         self.shared.sync()
     }
@@ -344,3 +343,6 @@ fn remove_attribute<M: Memory>(fs: &mut FileSystem<M>, ino: Ino, name: &[u8]) ->
         result => result,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -260,3 +260,6 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

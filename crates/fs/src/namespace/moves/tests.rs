@@ -3,43 +3,15 @@
 use super::*;
 use crate::check::check_with_containers;
 use crate::layout::inode::Kind;
-use crate::layout::superblock::Superblock;
-use crate::layout::{Geometry, Time};
-use crate::namespace::{Durability, New, Scan};
-use crate::nvm::{Granule, Simulated};
-use crate::tiers::{Class, SimulatedContainers, Tier};
-use std::sync::Arc;
+use crate::namespace::{New, Scan};
+use crate::testing::{Fs, NOW, contents, file};
+use crate::tiers::{Class, SimulatedContainers};
 
-type Fs = FileSystem<Simulated>;
-
-const NOW: Time = Time { seconds: 1, nanos: 0 };
 const FLASH: TierNumber = TierNumber(0);
 const DISK: TierNumber = TierNumber(1);
 
 fn file_system() -> (Fs, SimulatedContainers) {
-    let geometry = Geometry::new(2 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
-    let superblock = Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: true };
-    let tier = |class: Class| Tier::new(class, class.name().into(), [3; 16]);
-    let tiers = [tier(Class::Flash), tier(Class::Disk)];
-    let memory = Simulated::new(2 << 20, Granule::Word);
-    let memory =
-        FileSystem::create_with_tiers(memory, &superblock, &tiers, (0, 0), NOW).expect("a new file system");
-    let containers = SimulatedContainers::default();
-    let port = Arc::new(containers.clone());
-    let fs = FileSystem::open_with(memory, Durability::Sync, |_, _| Ok(port)).expect("the file system");
-    (fs, containers)
-}
-
-fn file(fs: &mut Fs, name: &str, bytes: u64) -> Ino {
-    let new =
-        New { kind: Kind::File, permissions: 0o644, uid: 0, gid: 0, device: 0, target: &[], attributes: &[] };
-    let (ino, _) = fs.create_file(Ino::ROOT, name.as_bytes(), &new, NOW).expect("a new file");
-    fs.write(ino, 0, &contents(ino, bytes), NOW).expect("space");
-    ino
-}
-
-fn contents(ino: Ino, bytes: u64) -> Vec<u8> {
-    (0..bytes).map(|at| (at / 7 + ino.0) as u8 | 1).collect()
+    crate::testing::file_system(&[Class::Flash, Class::Disk])
 }
 
 fn read(fs: &Fs, ino: Ino) -> Result<Vec<u8>> {
@@ -227,43 +199,4 @@ fn headers_have_the_path_of_the_file() {
         (fs.take_stale_headers(10), fs.header(ino).expect("it").path),
         (vec![ino], b"other/new".to_vec())
     );
-}
-
-/// Returns a file in a container.
-fn evicted(fs: &mut Fs) -> (Ino, Container) {
-    let ino = file(fs, "file", 9000);
-    fs.evict_now(ino).expect("a tier takes it");
-    fs.sync().expect("no failure");
-    let Form::Container(container) = fs.inode(ino).expect("it exists").form else { panic!("in a tier") };
-    (ino, container)
-}
-
-#[test]
-fn the_flag_of_passthrough_ends_by_a_commit_that_syncs_the_container() {
-    let (mut fs, containers) = file_system();
-    let (ino, container) = evicted(&mut fs);
-    fs.prepare_passthrough(ino, true).expect("usable");
-    fs.sync().expect("no failure");
-    crate::tiers::Containers::write(&containers, container, 0, b"new").expect("behind the server's back");
-    fs.end_passthrough(ino).expect("nobody has it open");
-    assert!(!fs.inode(ino).expect("it exists").is_passthrough);
-    containers.fail_syncs();
-    assert!(matches!(fs.sync(), Err(Error::Container(_))), "the kernel's writes may not be durable");
-}
-
-#[test]
-fn a_file_stays_in_its_container_while_the_kernel_accesses_it() {
-    let (mut fs, containers) = file_system();
-    let (ino, container) = evicted(&mut fs);
-    fs.set_passthrough(ino, true);
-    let stays = |fs: &mut Fs| {
-        matches!(fs.promote(ino), Err(Error::InUse)) && matches!(fs.move_out(ino), Err(Error::InUse))
-    };
-    assert!(stays(&mut fs), "open");
-    fs.set_passthrough(ino, false);
-    containers.set_used(container, true);
-    assert!(stays(&mut fs), "mapped");
-    containers.set_used(container, false);
-    fs.move_out(ino).expect("the other tier");
-    fs.promote(ino).expect("space");
 }

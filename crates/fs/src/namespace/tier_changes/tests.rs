@@ -2,54 +2,28 @@
 
 use super::*;
 use crate::check::check_with_containers;
-use crate::layout::inode::Kind;
 use crate::layout::superblock::Superblock;
-use crate::layout::{Geometry, PAGE_BYTES, Time};
-use crate::namespace::{Durability, New};
+use crate::layout::{Geometry, PAGE_BYTES};
 use crate::nvm::{Granule, Simulated};
+use crate::testing::{Fs, NOW, contents, file, open, superblock};
 use crate::tiers::{Containers as _, SimulatedContainers};
-use std::sync::Arc;
 
-type Fs = FileSystem<Simulated>;
-
-const NOW: Time = Time { seconds: 1, nanos: 0 };
 const FIRST: TierNumber = TierNumber(0);
 const SECOND: TierNumber = TierNumber(1);
 
-fn superblock() -> Superblock {
-    let geometry = Geometry::new(2 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
-    Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: true }
-}
-
 /// Returns a file system without tiers.
 fn file_system() -> (Fs, SimulatedContainers) {
-    let memory = Simulated::new(2 << 20, Granule::Word);
-    let memory = FileSystem::create(memory, &superblock(), (0, 0), NOW).expect("a new file system");
-    let containers = SimulatedContainers::default();
-    (open(memory, &containers), containers)
-}
-
-fn open(memory: Simulated, containers: &SimulatedContainers) -> Fs {
-    let port = Arc::new(containers.clone());
-    FileSystem::open_with(memory, Durability::Sync, |_, _| Ok(port)).expect("the file system")
+    crate::testing::file_system(&[])
 }
 
 fn add(fs: &mut Fs, number: u8) -> TierNumber {
     fs.add_tier(Class::Disk, format!("/{number}").into(), [number; 16]).expect("a new tier")
 }
 
-fn file(fs: &mut Fs, name: &str, bytes: u64) -> Ino {
-    let new =
-        New { kind: Kind::File, permissions: 0o644, uid: 0, gid: 0, device: 0, target: &[], attributes: &[] };
-    let (ino, _) = fs.create_file(Ino::ROOT, name.as_bytes(), &new, NOW).expect("a new file");
-    fs.write(ino, 0, &vec![ino.0 as u8; bytes as usize], NOW).expect("space");
-    ino
-}
-
 fn verify(fs: &Fs, ino: Ino, bytes: u64) {
     let mut found = vec![0; bytes as usize];
     assert_eq!(fs.read(ino, 0, &mut found).expect("it can be read"), bytes as usize);
-    assert!(found == vec![ino.0 as u8; bytes as usize]);
+    assert!(found == contents(ino, bytes));
 }
 
 fn form(fs: &Fs, ino: Ino) -> Form {

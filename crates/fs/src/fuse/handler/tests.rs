@@ -1,0 +1,37 @@
+//! What must be durable before the kernel gets an answer.
+
+use super::*;
+use crate::nvm::Simulated;
+use crate::testing::{evicted_file, file_system};
+use crate::tiers::{Class, Container, Containers as _, SimulatedContainers};
+
+/// Returns a handler with a file in a container.
+fn handler() -> (Handler<Simulated>, SimulatedContainers, Ino, Container) {
+    let (mut fs, containers) = file_system(&[Class::Disk]);
+    let (ino, container) = evicted_file(&mut fs, "file");
+    let place = Place { region: "region".into(), directory: "mount".into() };
+    let (sender, _) = std::sync::mpsc::channel();
+    let shared = Shared::new(fs);
+    let handler = Handler::new(shared, Arc::default(), place, Opens::new(true, false), TellEnd(sender));
+    (handler, containers, ino, container)
+}
+
+#[test]
+fn the_flag_is_durable_before_the_kernel_writes() {
+    let (handler, _, ino, _) = handler();
+    handler.shared.read().set_passthrough(ino, true);
+    handler.prepare_passthrough(ino, true).expect("usable");
+    let fs = handler.shared.read();
+    assert!(fs.is_ready_for_passthrough(ino, true).expect("usable"), "nothing of it waits for a commit");
+}
+
+#[test]
+fn a_sync_of_a_file_covers_what_the_kernel_wrote() {
+    let (handler, containers, ino, container) = handler();
+    handler.shared.read().set_passthrough(ino, true);
+    handler.prepare_passthrough(ino, true).expect("usable");
+    handler.sync_file(ino).expect("no failure");
+    containers.write(container, 0, b"new").expect("behind the server's back");
+    containers.fail_syncs();
+    assert!(matches!(handler.sync_file(ino), Err(Error::Container(_))));
+}
