@@ -91,7 +91,7 @@ impl SimulatedContainers {
         };
     }
 
-    /// Notes an event of the region, or that everything was acknowledged as durable: a power loss before it is
+    /// Notes an event of the region, or that everything was acknowledged as durable: a power loss before is
     /// no longer possible.
     pub fn event(&self) {
         if let Some(before) = &mut self.lock().before {

@@ -243,7 +243,8 @@ fn not_moved(region: &Path, fs: &Fs, tier: &Path, (ino, error): (Ino, &Error)) -
         ),
         Error::InUse => Failure::environment(
             format!("cannot remove tier {tier}: programs still have {name} open"),
-            "end them (lsof on the directory of the tier names them), then repeat the command",
+            "the server was killed while they used its mount, and they still write to the file; end them, \
+             then repeat the command",
         ),
         error => failure(Path::new(&region.to_string()), error),
     }
