@@ -168,8 +168,9 @@ impl BlockSet {
 
     /// Appends the bitmap, block 0 in bit 0 of the first byte.
     pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
-        let bytes = self.words.iter().flat_map(|w| w.to_le_bytes());
-        out.extend(bytes.take(Self::encoded_len(blocks)));
+        let end = out.len() + Self::encoded_len(blocks);
+        self.words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        out.truncate(end);
     }
 
     /// Reads a bitmap of exactly [`Self::encoded_len`] bytes.

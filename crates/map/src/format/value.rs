@@ -222,6 +222,18 @@ impl Record {
         }
     }
 
+    /// Returns the length of [`Self::encode`]'s result without computing that.
+    pub(crate) fn encoded_len(&self, blocks: u16) -> usize {
+        let bitmap = BlockSet::encoded_len(blocks);
+        let place = |place: &Place| match &place.at {
+            Location::Whole(_) => 2 + 4 + bitmap,
+            Location::Fine { slots, .. } => 2 + bitmap + slots.len() * SLOT_BYTES,
+        };
+        let references = if self.references == 1 { 0 } else { 4 };
+        let intent = if self.intent.is_some() { bitmap } else { 0 };
+        2 + references + self.places.iter().map(place).sum::<usize>() + intent
+    }
+
     /// Appends the record as in `docs/reference/format.md` (record pages), from the flags on.
     pub fn encode(&self, blocks: u16, out: &mut Vec<u8>) {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
@@ -243,9 +255,11 @@ impl Record {
                 Location::Fine { device, slots } => {
                     out.extend([KIND_FINE, device.0]);
                     place.valid.encode(blocks, out);
+                    out.reserve(slots.len() * SLOT_BYTES);
                     for slot in slots {
-                        out.put_u32(slot.extent.0);
-                        out.put_u16(slot.block);
+                        let [a, b, c, d] = slot.extent.0.to_le_bytes();
+                        let [e, f] = slot.block.to_le_bytes();
+                        out.extend_from_slice(&[a, b, c, d, e, f]);
                     }
                 }
             }
@@ -309,6 +323,8 @@ const FLAG_INTENT: u8 = 2;
 const FLAG_REFERENCES: u8 = 4;
 const KIND_WHOLE: u8 = 1;
 const KIND_FINE: u8 = 2;
+/// The encoded length of a slot.
+const SLOT_BYTES: usize = 6;
 
 impl Place {
     /// Returns its device.

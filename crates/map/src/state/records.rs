@@ -241,11 +241,7 @@ impl Records {
         let place = 6 + BlockSet::encoded_len(self.blocks);
         let len = |packed: &Packed| match (packed.state, &packed.decoded) {
             (UNUSED, _) => 0,
-            (_, Some(record)) => {
-                let mut bytes = Vec::new();
-                record.encode(self.blocks, &mut bytes);
-                3 + bytes.len()
-            }
+            (_, Some(record)) => 3 + record.encoded_len(self.blocks),
             (places, None) => 3 + 2 + usize::from(places) * place,
         };
         group.iter().map(len).sum()
@@ -253,8 +249,8 @@ impl Records {
 
     /// Returns the group's bytes for record pages.
     pub(crate) fn encode_group(&self, number: usize) -> Vec<u8> {
-        let mut out = Vec::new();
-        let Some(Some(group)) = self.groups.get(number) else { return out };
+        let Some(Some(group)) = self.groups.get(number) else { return Vec::new() };
+        let mut out = Vec::with_capacity(self.encoded_len(number));
         for (i, packed) in group.iter().enumerate() {
             if let Some(record) = packed.unpack() {
                 out.push(i as u8);
