@@ -62,6 +62,13 @@ impl Core {
         (Bytes(used * extent), Bytes(total * extent))
     }
 
+    /// Returns a device's space for user data, and the part of it that no volume owns in the visible state.
+    pub(crate) fn device_space(&self, device: DeviceId) -> (Bytes, Bytes) {
+        let (space, extent) = (self.map.space(device), self.map.extent().bytes());
+        let free = u64::from(space.free()) + u64::from(self.releasing_extents(device));
+        (Bytes(u64::from(space.extents()) * extent.0), Bytes(free * extent.0))
+    }
+
     /// Returns the extents of a device that nothing visible uses and that cannot be allocated yet.
     pub(crate) fn releasing_extents(&self, device: DeviceId) -> u32 {
         self.map.pending_release_extents(device) + self.devices[device.index()].quarantined.extents()

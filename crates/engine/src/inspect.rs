@@ -7,7 +7,7 @@ pub(crate) mod status;
 use crate::durability::doubt::Loss;
 use crate::policy::index::PolicyIndex;
 use crate::{Engine, MoverStatus, SpaceStatus};
-use weir_model::{DeviceId, VolumeId};
+use weir_model::{Bytes, DeviceId, VolumeId};
 use weir_policy::harm::Estimate;
 use weir_policy::placement::DeviceView;
 
@@ -26,6 +26,13 @@ impl Engine {
     /// the map.
     pub fn client_commands_completed(&self) -> impl Iterator<Item = u64> {
         self.data.base.core.views.all().iter().map(DeviceView::completed)
+    }
+
+    /// Returns the space of each device for user data, and the part of it that no volume owns in the visible
+    /// state. Cost: constant for each device.
+    pub fn device_space(&self) -> impl Iterator<Item = (Bytes, Bytes)> {
+        let core = &self.data.base.core;
+        core.map.devices().iter().map(|device| core.device_space(device.device))
     }
 
     /// Returns the estimate of all windows of the pool's policy.

@@ -151,14 +151,15 @@ impl Engine {
         let map = &self.data.base.core.map;
         let extent = map.extent().bytes();
         let device = |sb: &weir_map::Superblock| {
-            let (device, space) = (&self.data.base.core.devices[sb.device.index()], map.space(sb.device));
+            let device = &self.data.base.core.devices[sb.device.index()];
+            let (total, free) = self.data.base.core.device_space(sb.device);
             let releasing = u64::from(self.data.base.core.releasing_extents(sb.device));
             DeviceStatus {
                 id: sb.device,
                 name: sb.device_name.clone(),
                 class: sb.class,
-                total: Bytes(u64::from(space.extents()) * extent.0),
-                free: Bytes((u64::from(space.free()) + releasing) * extent.0),
+                total,
+                free,
                 releasing: Bytes(releasing * extent.0),
                 reads: device.load.completed(false),
                 writes: device.load.completed(true),

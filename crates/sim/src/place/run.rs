@@ -504,13 +504,12 @@ impl<'p> PlaceRun<'p> {
     }
 
     fn device_windows(&self, meters: &[Meter]) -> Vec<DeviceWindow> {
-        let devices = self.machine.engine().status().devices;
-        let one = |(meter, device): (&Meter, &weir_engine::DeviceStatus)| DeviceWindow {
+        let one = |(meter, (total, free)): (&Meter, (Bytes, Bytes))| DeviceWindow {
             read: meter.reads.bytes,
             written: meter.writes.bytes,
-            used: device.total - device.free,
+            used: total - free,
         };
-        meters.iter().zip(&devices).map(one).collect()
+        meters.iter().zip(self.machine.engine().device_space()).map(one).collect()
     }
 
     pub(super) fn outcome(mut self, policy: String, pool: &PoolSpec, load: &dyn Load) -> Outcome {
