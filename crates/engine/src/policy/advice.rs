@@ -258,16 +258,6 @@ impl weir_policy::placement::PlaceLookup for Whereabouts<'_> {
         places_of_found(&self.map.find(key), BlockRange { first: 0, count: blocks }, blocks)
     }
 
-    fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
-        match self.map.find(key) {
-            ExtentState::Empty => false,
-            ExtentState::Direct(whole) => place == PlaceId { device: whole.device, kind: PlaceKind::Whole },
-            ExtentState::Record(record) => {
-                record.places.iter().any(|one| one.at.id() == place && !one.valid.is_empty())
-            }
-        }
-    }
-
     fn is_in_memory_besides(&self, key: ExtentKey, blocks: BlockRange) -> bool {
         self.cache.holds_besides(key, blocks, self.map.extent().blocks())
     }

@@ -376,12 +376,6 @@ pub trait PlaceLookup {
     /// Returns the extent's places.
     fn places(&self, key: ExtentKey) -> Places;
 
-    /// Whether blocks of the extent are valid in that place. Cost: less than [`Self::places`], because no
-    /// blocks are counted.
-    fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
-        self.places(key).place(place).is_some_and(|place| place.of_extent > 0)
-    }
-
     /// Whether the memory cache has all blocks of the extent but these.
     fn is_in_memory_besides(&self, key: ExtentKey, blocks: BlockRange) -> bool {
         let _ = (key, blocks);

@@ -36,10 +36,28 @@ impl Extent {
     }
 }
 
+/// An extent of the remap area.
+#[derive(Clone, Copy, Debug)]
+struct Resident {
+    extent: Extent,
+    /// The period in which the policy last directed data to it: that may still be on its way.
+    requested_in: u32,
+}
+
+/// The position of the search for extents without costly blocks: those below have some.
+#[derive(Clone, Copy, Debug)]
+enum Sweep {
+    Bottom,
+    At(ExtentKey),
+    /// Past the top.
+    Ended,
+}
+
 /// The areas.
 #[derive(Clone, Debug)]
 pub(super) struct Areas {
-    residents: Lru<ExtentKey, Extent>,
+    residents: Lru<ExtentKey, Resident>,
+    sweep: Sweep,
     buffered: Lru<ExtentKey, Extent>,
     resident_blocks: u64,
     buffered_blocks: u64,
@@ -53,15 +71,17 @@ pub(super) struct Areas {
 
 /// The number of rounds after which an extent that is still dirty is requested again.
 const RETRY_ROUNDS: u8 = 20;
+/// The number of extents examined for one without costly blocks.
+const VICTIMS_EXAMINED_MAX: usize = 16;
 /// The number of extents examined for a clean one.
 const CLEAN_SCAN_MAX: usize = 256;
 
 impl Default for Areas {
     fn default() -> Self {
-        let unbounded = || Lru::new(usize::MAX);
         Self {
-            residents: unbounded(),
-            buffered: unbounded(),
+            residents: Lru::new(usize::MAX),
+            sweep: Sweep::Bottom,
+            buffered: Lru::new(usize::MAX),
             resident_blocks: 0,
             buffered_blocks: 0,
             dirty: 0,
@@ -101,6 +121,7 @@ impl Areas {
 
     /// Notes a use: the extent goes to the top of its list.
     pub(super) fn touch(&mut self, key: ExtentKey) {
+        self.leave_sweep(key);
         if self.residents.touch(key).is_none() {
             self.buffered.touch(key);
         }
@@ -108,8 +129,9 @@ impl Areas {
 
     /// Removes the extent from both areas.
     pub(super) fn forget(&mut self, key: ExtentKey) {
+        self.leave_sweep(key);
         if let Some(old) = self.residents.remove(&key) {
-            self.resident_blocks -= u64::from(old.blocks);
+            self.resident_blocks -= u64::from(old.extent.blocks);
         }
         if let Some(old) = self.buffered.remove(&key) {
             self.buffered_blocks -= u64::from(old.blocks);
@@ -119,16 +141,63 @@ impl Areas {
         self.requested.remove(&key);
     }
 
-    /// Puts the extent in the remap area.
-    pub(super) fn add_resident(&mut self, key: ExtentKey, extent: Extent) {
+    /// Puts the extent on top of the remap area's list, because data is directed to it in this period.
+    pub(super) fn add_resident(&mut self, key: ExtentKey, extent: Extent, period: u32) {
+        let resident = Resident { extent, requested_in: period };
+        self.leave_sweep(key);
         if let Some(known) = self.residents.touch(key) {
-            self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
-            *known = extent;
+            let old = std::mem::replace(known, resident).extent;
+            self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(old.blocks);
             return;
         }
         self.forget(key);
-        self.residents.insert(key, extent);
+        self.residents.insert(key, resident);
         self.resident_blocks += u64::from(extent.blocks);
+    }
+
+    /// Returns the period in which the policy last directed data to an extent of the remap area.
+    pub(super) fn requested_in(&self, key: ExtentKey) -> Option<u32> {
+        self.residents.get(&key).map(|resident| resident.requested_in)
+    }
+
+    /// Iterates over the resident list from the bottom.
+    #[cfg(test)]
+    pub(super) fn residents_from_bottom(&self) -> impl Iterator<Item = ExtentKey> + '_ {
+        self.residents.iter_oldest().map(|(key, _)| key)
+    }
+
+    /// Begins a new search of the resident list for extents to evict.
+    pub(super) fn begin_sweep(&mut self) {
+        self.sweep = Sweep::Bottom;
+    }
+
+    /// Returns the lowest extent of the resident list that has no costly block, if it is among the
+    /// [`VICTIMS_EXAMINED_MAX`] lowest that were not found to have some since [`Self::begin_sweep`]; else the
+    /// lowest.
+    pub(super) fn next_victim(&mut self, is_costly: impl Fn(ExtentKey) -> bool) -> Option<ExtentKey> {
+        let bottom = self.residents.iter_oldest().next().map(|(key, _)| key);
+        let mut next = match self.sweep {
+            Sweep::Bottom => bottom,
+            Sweep::At(key) => Some(key),
+            Sweep::Ended => None,
+        };
+        for _ in 0..VICTIMS_EXAMINED_MAX {
+            let Some(key) = next else { break };
+            if !is_costly(key) {
+                self.sweep = Sweep::At(key);
+                return Some(key);
+            }
+            next = self.residents.newer(&key);
+        }
+        self.sweep = next.map_or(Sweep::Ended, Sweep::At);
+        bottom
+    }
+
+    /// Moves the search past an extent whose place in the list changes.
+    fn leave_sweep(&mut self, key: ExtentKey) {
+        if matches!(self.sweep, Sweep::At(at) if at == key) {
+            self.sweep = self.residents.newer(&key).map_or(Sweep::Ended, Sweep::At);
+        }
     }
 
     /// Puts the extent in the write-back area.
@@ -167,11 +236,6 @@ impl Areas {
         if extent.blocks == 0 {
             self.forget(key);
         }
-    }
-
-    /// Returns the bottom of the resident list.
-    pub(super) fn oldest_resident(&self) -> Option<ExtentKey> {
-        self.residents.iter_oldest().next().map(|(key, _)| key)
     }
 
     /// Returns the least recently used clean extent of the write-back area, if it is among the oldest.
