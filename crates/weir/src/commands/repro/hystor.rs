@@ -105,7 +105,7 @@ fn email(p: &Parameters) -> Result<MakeLoad, Failure> {
 
 /// Returns the load of a query that reads one table from start to end and computes after each piece.
 fn scan(p: &Parameters) -> Result<MakeLoad, Failure> {
-    let [table, read]: [Bytes; 2] = p.several_sizes("scan")?;
+    let [read, table]: [Bytes; 2] = p.several_sizes("scan")?;
     let think = p.time("think")?;
     Ok(words(format!("scan size={}B over={}B think={}us", read.0, table.0, think.0 / 1000)))
 }

@@ -3,7 +3,7 @@ mod recorded;
 use super::*;
 use crate::output::testing::assert_fits;
 use published::{Provenance, Source};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use verdict::Verdict;
 
 #[test]
@@ -34,6 +34,12 @@ fn experiments(reproduction: &Reproduction, setting: &Setting) -> (BTreeSet<Stri
     for one in &all {
         let tuned = one.policy().is_some();
         assert!(tuned, "{}: {} takes {:?}", one.name, one.policy, one.tuning);
+    }
+    // Names begin with the load's.
+    let of_each_load: BTreeMap<_, _> = all.iter().map(|one| (one.name.split(", ").next(), one)).collect();
+    for one in of_each_load.values() {
+        let load = (one.load)(1, Nanos::secs(1));
+        assert!(load.is_ok(), "{}: {:?}", one.name, load.err());
     }
     (names, all.iter().flat_map(|one| one.periods.iter().map(|period| period.name)).collect())
 }
