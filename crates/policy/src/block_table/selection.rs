@@ -173,13 +173,19 @@ impl BlockTable {
         }
     }
 
-    /// Whether a block of the range, which is within a sub-region, was selected at the latest visit, or would
-    /// have been with its counter of now.
-    pub fn was_selected(&self, start: BlockAddress, count: u16) -> bool {
-        let Some((page, low)) = self.find(start) else { return false };
-        let least = self.selected[page].least;
-        let blocks = self.btes[page].iter().skip(low).take(count.into());
-        least > 0 && blocks.fold(0, |most, block| block.counter.max(most)) >= least
+    /// Returns the resident blocks of a range that were not selected at the latest visit, and would not have
+    /// been with their counters of now, as offsets from `start`. The range is within a sub-region.
+    pub fn resident_but_not_selected(
+        &self,
+        start: BlockAddress,
+        count: u16,
+    ) -> impl Iterator<Item = u16> + use<'_> {
+        let found = self.find(start);
+        let blocks = found.map(|(page, low)| (self.selected[page].least, &self.btes[page][low..]));
+        let (least, blocks) = blocks.unwrap_or((0, &[]));
+        let cheap =
+            move |block: &Bte| block.flags & Flags::RESIDENT.0 != 0 && (least == 0 || block.counter < least);
+        (0..count).zip(blocks).filter(move |(_, block)| cheap(block)).map(|(offset, _)| offset)
     }
 
     fn select(&self, mut quota: u64, selection: &mut Selection<'_>) -> ControlFlow<()> {

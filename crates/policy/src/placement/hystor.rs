@@ -40,7 +40,7 @@ use super::{
 use crate::BlockTable;
 use crate::block_table::{BlockAddress, Flags, inverse_bitmap};
 use areas::{Areas, Extent};
-use costly::Update;
+use costly::{Update, first_run};
 use std::collections::VecDeque;
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind};
 
@@ -205,18 +205,44 @@ impl Hystor {
         }
     }
 
-    /// Evicts an extent of the lower end of the resident list, if possible one without costly blocks: it is dropped if clean, else written back.
+    /// Evicts blocks of an extent at the lower end of the resident list: if possible those that are not costly,
+    /// else all. They are dropped if the extent is clean, else written back.
     fn evict(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId) {
-        let blocks = context.extent.blocks();
-        let start = |key: ExtentKey| BlockAddress { volume: key.volume, block: first_block(key, blocks) };
-        let is_costly = |key: ExtentKey| self.table.was_selected(start(key), blocks);
-        let Some(key) = self.areas.next_victim(is_costly) else { return };
+        let all = context.extent.blocks();
+        let start = |key: ExtentKey| BlockAddress { volume: key.volume, block: first_block(key, all) };
+        let table = &self.table;
+        let has_cheap = |key| table.resident_but_not_selected(start(key), all).next().is_some();
+        let Some((key, is_cheap)) = self.areas.next_victim(has_cheap) else { return };
+        let mut cheap: Vec<u16> = Vec::new();
+        if is_cheap {
+            cheap.extend(table.resident_but_not_selected(start(key), all));
+        }
         let places = context.map.places(key);
-        self.areas.forget(key);
-        self.unmap(key, context.extent.blocks());
-        let blocks = whole_range(context);
+        if !is_cheap || !self.areas.remove_residents(key, cheap.len() as u16) {
+            self.areas.forget(key);
+            self.unmap(key, all);
+            return self.leave(context, key, whole_range(context), &places, fast);
+        }
+        while !cheap.is_empty() {
+            let run = first_run(&cheap);
+            self.leave(context, key, run, &places, fast);
+            cheap.drain(..usize::from(run.count)).for_each(|block| {
+                self.unmap_block(BlockAddress { block: start(key).block + u64::from(block), ..start(key) });
+            });
+        }
+    }
+
+    /// Requests that blocks leave the fast device.
+    fn leave(
+        &mut self,
+        context: &mut PolicyContext<'_>,
+        key: ExtentKey,
+        blocks: BlockRange,
+        places: &super::Places,
+        fast: DeviceId,
+    ) {
         if places.place(fine(fast)).is_some_and(|p| p.dirty > 0) {
-            if let Some(to) = self.home(context.devices, &places, fast) {
+            if let Some(to) = self.home(context.devices, places, fast) {
                 context.actions.push(Action::Move { key, blocks, to });
             }
         } else {

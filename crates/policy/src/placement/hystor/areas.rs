@@ -44,7 +44,7 @@ struct Resident {
     requested_in: u32,
 }
 
-/// The position of the search for extents without costly blocks: those below have some.
+/// The position of the search for extents with blocks that are not costly: those below have none.
 #[derive(Clone, Copy, Debug)]
 enum Sweep {
     Bottom,
@@ -71,7 +71,7 @@ pub(super) struct Areas {
 
 /// The number of rounds after which an extent that is still dirty is requested again.
 const RETRY_ROUNDS: u8 = 20;
-/// The number of extents examined for one without costly blocks.
+/// The number of extents examined for one with blocks that are not costly.
 const VICTIMS_EXAMINED_MAX: usize = 16;
 /// The number of extents examined for a clean one.
 const CLEAN_SCAN_MAX: usize = 256;
@@ -171,10 +171,10 @@ impl Areas {
         self.sweep = Sweep::Bottom;
     }
 
-    /// Returns the lowest extent of the resident list that has no costly block, if it is among the
-    /// [`VICTIMS_EXAMINED_MAX`] lowest that were not found to have some since [`Self::begin_sweep`]; else the
-    /// lowest.
-    pub(super) fn next_victim(&mut self, is_costly: impl Fn(ExtentKey) -> bool) -> Option<ExtentKey> {
+    /// Returns the lowest extent of the resident list that has cheap blocks, if it is among the
+    /// [`VICTIMS_EXAMINED_MAX`] lowest that were not found to have none since [`Self::begin_sweep`]; else the
+    /// lowest. And whether it has some.
+    pub(super) fn next_victim(&mut self, has_cheap: impl Fn(ExtentKey) -> bool) -> Option<(ExtentKey, bool)> {
         let bottom = self.residents.iter_oldest().next().map(|(key, _)| key);
         let mut next = match self.sweep {
             Sweep::Bottom => bottom,
@@ -183,14 +183,24 @@ impl Areas {
         };
         for _ in 0..VICTIMS_EXAMINED_MAX {
             let Some(key) = next else { break };
-            if !is_costly(key) {
+            if has_cheap(key) {
                 self.sweep = Sweep::At(key);
-                return Some(key);
+                return Some((key, true));
             }
             next = self.residents.newer(&key);
         }
         self.sweep = next.map_or(Sweep::Ended, Sweep::At);
-        bottom
+        bottom.map(|key| (key, false))
+    }
+
+    /// Removes some blocks of an extent from the remap area. Returns whether others are left; if not, removes
+    /// none.
+    pub(super) fn remove_residents(&mut self, key: ExtentKey, blocks: u16) -> bool {
+        let known = self.residents.get_mut(&key).filter(|known| known.extent.blocks > blocks);
+        let Some(known) = known else { return false };
+        known.extent.blocks -= blocks;
+        self.resident_blocks -= u64::from(blocks);
+        true
     }
 
     /// Moves the search past an extent whose place in the list changes.

@@ -134,7 +134,7 @@ impl Hystor {
 }
 
 /// Returns the run of consecutive blocks at the beginning of a sorted list.
-fn first_run(blocks: &[u16]) -> BlockRange {
+pub(super) fn first_run(blocks: &[u16]) -> BlockRange {
     let first = blocks.first().copied().unwrap_or(0);
     let count = blocks.iter().zip(first..).take_while(|(block, next)| *block == next).count() as u16;
     BlockRange { first, count }
