@@ -4,26 +4,27 @@
 //!
 //! Rule: each access adds its inverse bitmap to the [block table](crate::block_table), so that blocks
 //! accessed often by small requests stand out. Every `period` Program 1 names the most costly blocks, as many
-//! as fit the *remap area*. Resident blocks among them go to the top of the resident list; the others are
-//! copied to the fast device in exchange for those at its bottom, until the fraction `update` of the area has
-//! changed. Blocks that clients call metadata are remapped at first sight, and, if configured, those that the
-//! volume's own ext2/3/4 superblock calls metadata ([`crate::ext`]). Writes to resident blocks go to the fast
-//! device; other writes too, into the *write-back area*, as long as it has space. Above the `high` watermark
-//! the scrubber writes dirty blocks back, in home-address order, down to `low`. A read of a block in an area
-//! goes there, however busy the fast device is; with `reads = "soonest"`, which is ours, it goes where the
-//! answer is expected sooner. With `buffer_copies = 2` dirty blocks are in slots of a second fast device as
-//! well, until they are written back: the loss of either device loses no data. A clean copy is on one device
-//! only. Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are
-//! dropped, never written.
+//! as fit the *remap area*. Those that are not resident are copied to the fast device ([`costly`]), in
+//! exchange for blocks at the bottom of the resident list that are not costly, until the fraction `update` of
+//! the area has changed. Blocks that clients call metadata are remapped at first sight, and, if configured,
+//! those that the volume's own ext2/3/4 superblock calls metadata ([`crate::ext`]). Writes to resident blocks
+//! go to the fast device; other writes too, into the *write-back area*, as long as it has space. Above the
+//! `high` watermark the scrubber writes dirty blocks back, in home-address order, down to `low`. A read of a
+//! block in an area goes there, however busy the fast device is; with `reads = "soonest"`, which is ours, it
+//! goes where the answer is expected sooner. With `buffer_copies = 2` dirty blocks are in slots of a second
+//! fast device as well, until they are written back: the loss of either device loses no data. A clean copy is
+//! on one device only. Both areas are quotas, not places. The home of a block is kept (inclusive): clean
+//! copies are dropped, never written.
 //!
 //! Constants: a period changes 5 to 10 % of the area, as published; blocks of 4 KiB. The paper gives no
 //! period and no watermarks: 10 s, 75 % and 50 % are ours, and so are the order of scrubbing and the second
 //! copy. A second device counts as fast if its idle read takes at most twice as long as the first's, or if it
 //! is nearer to the first than to the slowest (as a ratio).
 //!
-//! A difference: blocks are remapped one by one, but the two lists are kept by extent, where a resident
-//! extent is one with resident blocks: 48 bytes per extent instead of per block. An extent is in one area at
-//! a time.
+//! Differences: blocks are remapped and evicted one by one, but the two lists are kept by extent, where a
+//! resident extent is one with resident blocks: 48 bytes per extent instead of per block. An extent is in one
+//! area at a time. And in the paper costly resident blocks go to the top of the list every period; here they
+//! keep their places, and eviction passes over them.
 //!
 //! When not: once the fast device is saturated it stays so, because the policy ignores load.
 
