@@ -8,6 +8,7 @@ pub mod file_system;
 pub mod mix;
 pub mod operations;
 mod parse;
+mod paused;
 pub mod postmark;
 pub mod process;
 pub mod ramp;
@@ -16,6 +17,7 @@ mod replay;
 pub mod synthetic;
 
 pub use parse::{NAMED_LOADS, NamedLoad, is_synthetic, parse, records};
+pub use paused::Paused;
 pub use postmark::Postmark;
 pub use ramp::{Ramp, RampStep};
 pub use replay::Replay;

@@ -2,7 +2,7 @@
 //! 7).
 
 use super::experiment::{Experiment, MakeLoad, pool};
-use super::loads::{ProcessLoad, postmark, shape, words};
+use super::loads::{ProcessLoad, postmark, shape, words, words_with_pause};
 use super::parameters::Parameters;
 use super::{Measures, Reproduction, Setting};
 use crate::failure::Failure;
@@ -103,11 +103,14 @@ fn email(p: &Parameters) -> Result<MakeLoad, Failure> {
     Ok(second_run(p, shape)?.mixed(mix))
 }
 
-/// Returns the load of a query that reads one table from start to end and computes after each piece.
+/// Returns the load of a query that reads one table from start to end and computes after each piece; it is
+/// repeated, with the pause of [`second_run`].
 fn scan(p: &Parameters) -> Result<MakeLoad, Failure> {
     let [read, table]: [Bytes; 2] = p.several_sizes("scan")?;
     let think = p.time("think")?;
-    Ok(words(format!("scan size={}B over={}B think={}us", read.0, table.0, think.0 / 1000)))
+    let [start, end] = p.shares("second_run")?;
+    let text = format!("scan size={}B over={}B think={}us", read.0, table.0, think.0 / 1000);
+    Ok(words_with_pause(text, start..end))
 }
 
 /// The experiments in preparation.

@@ -10,9 +10,9 @@ use weir_sim::load::dbench::{Dbench, Recording};
 use weir_sim::load::file_system::{FileSystem, FileSystemConfig};
 use weir_sim::load::mix::{Mix, MixProgram, Weights};
 use weir_sim::load::operations::Operations;
-use weir_sim::load::parse;
 use weir_sim::load::process::{Processes, Program};
 use weir_sim::load::random_reads::{RandomReads, RandomReadsConfig};
+use weir_sim::load::{Paused, parse};
 use weir_sim::{Load, Ramp, SimError};
 
 /// Returns a file system of that time: ext2, because it has no journal unless the caller adds one. It writes
@@ -39,6 +39,15 @@ pub(super) fn shape(
 /// Creates the load that these words describe, as `weir sim place` takes them.
 pub(super) fn words(words: String) -> MakeLoad {
     Box::new(move |seed, _| parse(&words, seed, pool_file::size, pool_file::duration))
+}
+
+/// Creates the load that these words describe, with a pause from one share of the duration to another.
+pub(super) fn words_with_pause(words: String, pause: Range<f64>) -> MakeLoad {
+    Box::new(move |seed, lasts| {
+        let at = |share: f64| Nanos::from_secs_f64(lasts.as_secs_f64() * share);
+        let load = parse(&words, seed, pool_file::size, pool_file::duration)?;
+        Ok(Box::new(Paused::new(load, at(pause.start)..at(pause.end))) as Box<dyn Load>)
+    })
 }
 
 /// Processes on one file system.
