@@ -133,7 +133,7 @@ proptest! {
         prop_assert!(blocks.keys().all(|b| again.counter(*b) == table.counter(*b)));
     }
 
-    /// What is passed over has nothing that is not resident: compares with a selection that visits everything.
+    /// What is passed over has nothing that is not resident: compares with a selection that visits all.
     #[test]
     fn visits_find_all_that_is_not_resident(
         steps in prop::collection::vec((0u8..8, 0u64..3, 0u64..40, 1u16..130, 1u64..60), 1..120),

@@ -206,8 +206,8 @@ impl Hystor {
         }
     }
 
-    /// Evicts blocks of an extent at the lower end of the resident list: if possible those that are not costly,
-    /// else all. They are dropped if the extent is clean, else written back.
+    /// Evicts blocks of an extent at the lower end of the resident list: if possible those that are not
+    /// costly, else all. They are dropped if the extent is clean, else written back.
     fn evict(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId) {
         let all = context.extent.blocks();
         let start = |key: ExtentKey| BlockAddress { volume: key.volume, block: first_block(key, all) };

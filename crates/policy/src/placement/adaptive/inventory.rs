@@ -10,8 +10,8 @@ use weir_model::{BlockRange, ExtentIndex, ExtentKey, PlaceKind};
 
 /// The number of extents examined per round, unless the last pass over all of them found nothing.
 const EXTENTS_PER_ROUND: usize = 256;
-/// The number of extents examined per round after a pass that found nothing. At 256 the search would take half
-/// of the policy's time.
+/// The number of extents examined per round after a pass that found nothing. At 256 the search would take
+/// half of a simulation's time.
 const EXTENTS_PER_IDLE_ROUND: usize = 32;
 /// The maximum number of extents written back per round.
 const WRITE_BACKS_MAX: usize = 8;

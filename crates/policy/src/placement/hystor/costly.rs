@@ -1,4 +1,4 @@
-//! The costly blocks: they are named every period, and copied to the fast device where they are not yet there.
+//! The costly blocks: they are named every period, and copied to the fast device where they are missing.
 
 use super::super::{Action, PolicyContext};
 use super::{Extent, Hystor, Quota, fine, first_block};
