@@ -16,6 +16,16 @@ fn keys(record: &Record) -> impl Iterator<Item = u64> {
     (first..first + record.len.0 / 4096).map(move |block| disk | block)
 }
 
+/// Returns whether each request begins where one of the last 32 to its disk ended.
+fn sequential(records: &[Record]) -> Vec<bool> {
+    let end = |record: &Record| record.offset.0 + record.len.0;
+    let of = |(nth, record): (usize, &Record)| {
+        let before = records[..nth].iter().rev().filter(|other| other.disk == record.disk);
+        before.take(32).any(|other| end(other) == record.offset.0)
+    };
+    records.iter().enumerate().map(of).collect()
+}
+
 /// A naive fixed-size SHARDS, with a list as its stack.
 #[derive(Default)]
 struct NaiveShards {
@@ -118,25 +128,26 @@ proptest! {
         let (least, end) = (least.unwrap_or(0), end.unwrap_or(0));
         let region = (0..).map(|shift| 1 << shift).find(|blocks| end / blocks - least / blocks < REGIONS);
         let region = region.expect("one is large enough");
-        let found_in = &found.addresses;
-        prop_assert_eq!((found_in.region_blocks, found_in.first_block), (region, least / region * region));
-        let kinds = [
-            (&found_in.sequential_reads, Op::Read, &found.sizes_apart.sequential_reads),
-            (&found_in.other_reads, Op::Read, &found.sizes_apart.other_reads),
-            (&found_in.sequential_writes, Op::Write, &found.sizes_apart.sequential_writes),
-            (&found_in.other_writes, Op::Write, &found.sizes_apart.other_writes),
-        ];
-        for (counts, _, sizes) in kinds {
-            prop_assert_eq!(counts.iter().sum::<u64>(), sizes.count);
+        let Addresses {
+            region_blocks, first_block, sequential_reads, other_reads, sequential_writes, other_writes
+        } = found.addresses;
+        prop_assert_eq!((region_blocks, first_block), (region, least / region * region));
+        let regions = (end / region - least / region + 1) as usize;
+        // By operation and sequentiality: the number of each region, and the sizes.
+        let mut expected = [[vec![0; regions], vec![0; regions]], [vec![0; regions], vec![0; regions]]];
+        let mut bytes = [[0.0; 2]; 2];
+        for (record, is_sequential) in records.iter().zip(sequential(&records)) {
+            let (is_write, is_sequential) = (usize::from(record.op == Op::Write), usize::from(is_sequential));
+            expected[is_write][is_sequential][(first(record) / region - least / region) as usize] += 1;
+            bytes[is_write][is_sequential] += record.len.0 as f64;
         }
-        for at in 0..=end / region - least / region {
-            for op in [Op::Read, Op::Write] {
-                let region_of = |record: &Record| first(record) / region;
-                let begins = |record: &&Record| record.op == op && region_of(record) == least / region + at;
-                let expected = records.iter().filter(begins).count() as u64;
-                let of_op = kinds.iter().filter(|(_, of, _)| *of == op);
-                prop_assert_eq!(of_op.map(|(counts, ..)| counts[at as usize]).sum::<u64>(), expected);
-            }
+        prop_assert_eq!([[other_reads, sequential_reads], [other_writes, sequential_writes]], expected);
+        let sum = |of: &Spread| of.mean * of.count as f64;
+        let apart = &found.sizes_apart;
+        let of_reads = [sum(&apart.other_reads), sum(&apart.sequential_reads)];
+        let of_writes = [sum(&apart.other_writes), sum(&apart.sequential_writes)];
+        for (found, expected) in [of_reads, of_writes].iter().flatten().zip(bytes.iter().flatten()) {
+            prop_assert!((found - expected).abs() < 1.0, "{} {}", found, expected);
         }
     }
 

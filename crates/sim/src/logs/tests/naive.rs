@@ -1,8 +1,11 @@
 //! Stacked logs against a stack that keeps lists and looks at every page.
 
 use super::*;
+use crate::Replay;
 use std::collections::{BTreeMap, VecDeque};
+use weir_model::{Hint, Op, VolumeOffset};
 use weir_policy::reclaim::{LogSize, Reclaim, Segment};
+use weir_trace::{Disk, Format, Record, Tally, Trace};
 
 /// What a log commands the layer below.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +167,39 @@ fn naive(plan: &StackPlan, data: u64, found: &StackOutcome) -> Vec<NaiveLayer> {
     layers
 }
 
+/// Compares the logs with those of the twin.
+fn compare(layers: &[NaiveLayer], found: &StackOutcome) -> Result<(), TestCaseError> {
+    for (layer, figures) in layers.iter().zip(&found.layers) {
+        for ((_, _, log), figures) in layer.0.iter().zip(&figures.logs) {
+            prop_assert_eq!((log.copied, log.erases), (figures.copied_pages, figures.erases));
+            let in_use = (figures.segments - figures.reserve_segments - 1) as usize * log.pages;
+            let utilisation = log.map.len() as f64 / in_use as f64;
+            prop_assert!((utilisation - figures.utilisation).abs() < 1e-12);
+        }
+    }
+    Ok(())
+}
+
+/// Writes and TRIMs of any sectors of 1 MiB, after a write of all of it.
+fn requests() -> impl Strategy<Value = Vec<Record>> {
+    let record = |op, sector: u64, sectors: u64| Record {
+        at: Nanos(0),
+        disk: Disk(0),
+        op,
+        offset: VolumeOffset(sector * 512),
+        len: Bytes(sectors * 512),
+        hint: Hint::None,
+    };
+    let op = prop_oneof![3 => Just(Op::Write), 1 => Just(Op::Trim)];
+    let one = (op, 0_u64..2048, 1_u64..100);
+    let one = one.prop_map(move |(op, sector, sectors)| record(op, sector, sectors.min(2048 - sector)));
+    prop::collection::vec(one, 1..300).prop_map(move |mut requests| {
+        requests.insert(0, record(Op::Write, 0, 2048));
+        requests.push(record(Op::Write, 3, 1));
+        requests
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -182,13 +218,34 @@ proptest! {
             now = arrival.at;
             run(&mut layers, Command::Write(arrival.offset.0 / PAGE.0));
         }
-        for (layer, figures) in layers.iter().zip(&found.layers) {
-            for ((_, _, log), figures) in layer.0.iter().zip(&figures.logs) {
-                prop_assert_eq!((log.copied, log.erases), (figures.copied_pages, figures.erases));
-                let in_use = (figures.segments - figures.reserve_segments - 1) as usize * log.pages;
-                let utilisation = log.map.len() as f64 / in_use as f64;
-                prop_assert!((utilisation - figures.utilisation).abs() < 1e-12);
+        compare(&layers, &found)?;
+    }
+
+    /// A write takes every page that it touches, a TRIM only pages that it covers, in the first layer alone.
+    #[test]
+    fn requests_of_any_sectors_equal_the_naive_twin(plan in plans(), requests in requests()) {
+        let mut plan = StackPlan { defragger: None, ..plan };
+        plan.layers.iter_mut().for_each(|layer| layer.metadata = LogMetadata::default());
+        let mut commands = Vec::new();
+        for Record { op, offset, len, .. } in &requests {
+            let (start, end) = (offset.0, offset.0 + len.0);
+            match op {
+                Op::Write => commands.extend((start / PAGE.0..end.div_ceil(PAGE.0)).map(Command::Write)),
+                _ => commands.extend((start.div_ceil(PAGE.0)..end / PAGE.0).map(Command::Trim)),
             }
         }
+        let written = commands.iter().filter(|command| matches!(command, Command::Write(_))).count();
+        // Half a page less: the trace is not repeated.
+        plan.repetition.measured = (written as f64 - 0.5) / 256.0;
+        let format = Format::named("mqsim").expect("a format");
+        let (name, disks) = ("t".to_owned(), vec!["0".to_owned()]);
+        let trace = Trace { name, format, records: requests, disks, tally: Tally::default() };
+        let Ok(found) = simulate(&mut Replay::new(trace, 1.0), &plan) else {
+            return Err(TestCaseError::reject("a log without space"));
+        };
+        prop_assert_eq!(found.user_pages, written as u64);
+        let mut layers = naive(&plan, 256, &found);
+        commands.into_iter().for_each(|command| run(&mut layers, command));
+        compare(&layers, &found)?;
     }
 }
