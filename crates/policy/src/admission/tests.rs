@@ -4,6 +4,7 @@ use super::sketch::Sketch;
 use super::*;
 use crate::cache::CacheSize;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const MIB: u64 = 1 << 20;
 
@@ -135,6 +136,49 @@ fn more_frequent_block_stays() {
 
 proptest! {
     /// Compares with exact counts: the sketch never counts less, up to the maximum, including halvings.
+    /// Touches are counted in periods that end by bytes or by time, and the last periods are added up.
+    #[test]
+    fn touches_are_those_of_the_last_periods(
+        (segment, threshold, bits, maps) in (1_u64..4, 0_u32..5, 1_u8..4, 1_usize..4),
+        rotate_after in prop::option::of(0_u64..40),
+        rotate_every in prop::option::of(1_u64..30),
+        requests in prop::collection::vec((0_u64..6, 0_u32..2, 0_u64..12, 1_u64..6), 1..200),
+    ) {
+        let mut policy = TouchCount::new(TouchSettings {
+            segment: Bytes(segment * 512),
+            threshold,
+            bits,
+            rotate_after: rotate_after.map(|sectors| Bytes(sectors * 512)),
+            rotate_every: rotate_every.map(Nanos),
+            maps,
+        });
+        // Each touch: the number of its period, the disk and the segment.
+        let mut touches: Vec<(usize, u32, u64)> = Vec::new();
+        let (mut period, mut begun, mut bytes, mut now) = (0, None, 0, 0);
+        for (gap, disk, sector, sectors) in requests {
+            now += gap;
+            bytes += sectors;
+            let is_over = rotate_after.is_some_and(|most| bytes > most)
+                || rotate_every.is_some_and(|every| now - begun.unwrap_or(now) >= every);
+            if is_over {
+                (period, bytes) = (period + 1, sectors);
+            }
+            if is_over || begun.is_none() {
+                begun = Some(now);
+            }
+            let touched: BTreeSet<u64> = (sector..sector + sectors).map(|sector| sector / segment).collect();
+            let count = |of: u64| {
+                let in_period = |nth: usize| touches.iter().filter(|one| **one == (nth, disk, of)).count();
+                let most = (1 << bits) - 1;
+                (0..=period).rev().take(maps).map(|nth| in_period(nth).min(most)).sum::<usize>()
+            };
+            let expected = touched.iter().any(|of| count(*of) >= threshold as usize);
+            touches.extend(touched.iter().map(|of| (period, disk, *of)));
+            let asked = BlockRequest { at: Nanos(now), disk, ..request(sector * 512, sectors * 512) };
+            prop_assert_eq!(policy.request(asked), expected);
+        }
+    }
+
     #[test]
     fn sketch_never_undercounts(blocks in prop::collection::vec((0u32..40, 0u8..50), 0..500)) {
         let mut sketch = Sketch::new(16);
