@@ -170,6 +170,21 @@ fn segments_out_of_alignment_cost_copies() {
     }
 }
 
+/// Each log begins with as many pages of its own as shift the rest, and these stay valid.
+#[test]
+fn every_log_is_shifted_by_pages_of_its_own() {
+    let mut plan = two(64);
+    plan.layers[0].shares = vec![1.0; 2];
+    plan.layers[0].metadata.shift = 5;
+    plan.layers[1].metadata.shift = 3;
+    let layers = layer::stack(&plan.layers, PAGE, 4096, Seed(1)).expect("logs");
+    let pages = |nth: usize| {
+        let logs = layers[nth].logs.iter();
+        logs.map(|one| (one.log.counters().user, one.log.valid())).collect::<Vec<_>>()
+    };
+    assert_eq!((pages(0), pages(1)), (vec![(5, 5); 2], vec![(13, 13)]));
+}
+
 #[test]
 fn trim_of_upper_segments_relieves_the_lower_log() {
     let mut plan = two(64);
