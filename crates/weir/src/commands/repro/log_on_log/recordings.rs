@@ -66,6 +66,9 @@ struct Description {
     /// How direct writes were made.
     direct: String,
     kernel: String,
+    /// Whether F2FS was not the kernel's own.
+    #[serde(default)]
+    module: bool,
     seed: u64,
 }
 
@@ -137,11 +140,12 @@ impl Recordings {
     /// Describes the recordings of these experiments.
     pub(super) fn notes<'e>(&self, experiments: impl Iterator<Item = &'e Recorded>) -> Vec<String> {
         let note = |of: &Recorded| {
-            let Description { scale, direct, kernel, seed, .. } =
+            let Description { scale, direct, kernel, module, seed, .. } =
                 self.description(&self.file(of, ".json")?).ok()?;
+            let module = if module { " with another F2FS" } else { "" };
             Some(format!(
-                "F2FS {}, {} logs: recorded at 1/{scale} of the published sizes, Linux {kernel}, direct \
-                 writes: {direct}, seed {seed}",
+                "F2FS {}, {} logs: recorded at 1/{scale} of the published sizes, Linux {kernel}{module}, \
+                 direct writes: {direct}, seed {seed}",
                 of.load, of.logs
             ))
         };
