@@ -258,6 +258,14 @@ impl weir_policy::placement::PlaceLookup for Whereabouts<'_> {
         places_of_found(&self.map.find(key), BlockRange { first: 0, count: blocks }, blocks)
     }
 
+    fn visit_place_ids(&self, key: ExtentKey, visit: &mut dyn FnMut(PlaceId)) {
+        match self.map.find(key) {
+            ExtentState::Empty => {}
+            ExtentState::Direct(whole) => visit(PlaceId { device: whole.device, kind: PlaceKind::Whole }),
+            ExtentState::Record(record) => record.places.iter().for_each(|place| visit(place.at.id())),
+        }
+    }
+
     fn is_in_memory_besides(&self, key: ExtentKey, blocks: BlockRange) -> bool {
         self.cache.holds_besides(key, blocks, self.map.extent().blocks())
     }

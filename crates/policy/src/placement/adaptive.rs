@@ -114,7 +114,6 @@ impl Adaptive {
         self.worth.forget();
         self.promoter.forget();
         self.relief.forget();
-        self.inventory.forget();
     }
 
     /// Adds an access's worth to its parts, and requests copies of those that are worth it. Returns the worth

@@ -376,6 +376,12 @@ pub trait PlaceLookup {
     /// Returns the extent's places.
     fn places(&self, key: ExtentKey) -> Places;
 
+    /// Calls `visit` with each of the extent's places. Cost: less than [`Self::places`], because no blocks are
+    /// counted.
+    fn visit_place_ids(&self, key: ExtentKey, visit: &mut dyn FnMut(PlaceId)) {
+        self.places(key).as_slice().iter().for_each(|place| visit(place.id));
+    }
+
     /// Whether the memory cache has all blocks of the extent but these.
     fn is_in_memory_besides(&self, key: ExtentKey, blocks: BlockRange) -> bool {
         let _ = (key, blocks);

@@ -472,28 +472,6 @@ fn failed_eviction_stays_resident() {
 }
 
 #[test]
-fn search_slows_down_while_it_finds_nothing() {
-    let (mut pool, mut policy) = (pool(), policy());
-    (0..2048).for_each(|extent| pool.map.put(extent, whole(1)));
-    // The rounds until a copy is noticed that another policy has made.
-    let rounds_until_known = |pool: &mut Pool, policy: &mut Adaptive, extent| -> usize {
-        pool.map.0.get_mut(&key(extent)).expect("it is there").insert(fine(0), 1);
-        let is_known =
-            |policy: &Adaptive| policy.worth.table.peek(key(extent)).is_some_and(|heat| heat.resident != 0);
-        let unknown = (0..).take_while(|_| {
-            settle(pool, policy, 1);
-            !is_known(policy)
-        });
-        unknown.count()
-    };
-    // A pass takes 8 rounds, and 64 after one that found nothing.
-    settle(&mut pool, &mut policy, 9);
-    assert_eq!(rounds_until_known(&mut pool, &mut policy, 1000), 1000 / 32);
-    // There may be more: it is quick again.
-    assert_eq!(rounds_until_known(&mut pool, &mut policy, 2000), 1000 / 256);
-}
-
-#[test]
 fn inventory_finds_later_copies() {
     let (mut pool, mut policy) = (pool(), policy());
     settle(&mut pool, &mut policy, 10);
