@@ -252,16 +252,13 @@ impl Hystor {
         }
     }
 
-    /// Marks the blocks of a read that the fast device does not have as not resident: an action that was
-    /// requested in an earlier period was not executed, or a write went elsewhere.
-    fn note_missing(&mut self, access: &Access, first: u64) {
+    /// Marks the blocks of an extent as not resident if a read finds none of them on the fast device: actions
+    /// requested in an earlier period were not executed, or the engine took the space back.
+    fn note_missing(&mut self, access: &Access, all: u16) {
         let Some(fast) = self.fast else { return };
-        let is_there = access.places.place(fine(fast)).is_some_and(|place| place.blocks > 0);
-        if is_there || self.areas.requested_in(access.key) == Some(self.periods) {
-            return;
-        }
-        for block in first..first + u64::from(access.blocks.count) {
-            self.unmap_block(BlockAddress { volume: access.key.volume, block });
+        let is_there = access.places.place(fine(fast)).is_some_and(|place| place.of_extent > 0);
+        if !is_there && self.areas.requested_in(access.key) != Some(self.periods) {
+            self.unmap(access.key, all);
         }
     }
 
@@ -369,7 +366,7 @@ impl Placement for Hystor {
         self.table.access(key.volume, first, blocks.count.into(), inverse_bitmap(access.run));
         self.areas.touch(key);
         if access.op == weir_model::Op::Read {
-            self.note_missing(access, first);
+            self.note_missing(access, context.extent.blocks());
         }
         if self.metadata == OFF || !is_metadata(access) {
             return;
