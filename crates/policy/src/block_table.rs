@@ -14,13 +14,10 @@
 //! it is used after its counter was halved to zero.
 
 use rustc_hash::FxHashMap;
+use std::ops::ControlFlow;
 use weir_model::{Bytes, SECTOR, VolumeId};
 
 mod export;
-mod selection;
-
-use selection::Selected;
-pub use selection::{Candidate, Candidates};
 
 /// The blocks of a sub-region, and the sub-regions of a region: as many as fit a page of 4 KiB.
 const BTES: usize = 1024;
@@ -111,6 +108,66 @@ pub const fn inverse_bitmap(len: Bytes) -> u16 {
     1 << 7u32.saturating_sub(log)
 }
 
+/// The most costly blocks of a sub-region.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'t> {
+    /// The sub-region's first block.
+    pub start: BlockAddress,
+    candidates: &'t [Candidate],
+    page: &'t [Bte; BTES],
+}
+
+impl Candidates<'_> {
+    /// Iterates over the blocks, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = Candidate> {
+        self.candidates.iter().copied()
+    }
+
+    /// Whether a block has the flag.
+    #[inline]
+    pub fn has(&self, block: Candidate, flag: Flags) -> bool {
+        self.page[usize::from(block.offset())].flags & flag.0 != 0
+    }
+}
+
+/// A block among the most costly ones of a sub-region. The more costly one is less; of equal ones the first
+/// block. It is the counter's complement with the block below it, because plain numbers are sorted several
+/// times as fast as entries by their counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Candidate(u32);
+
+impl Candidate {
+    #[inline]
+    fn new(offset: u32, counter: u16) -> Self {
+        Self(u32::from(!counter) << BTES.ilog2() | offset)
+    }
+
+    /// Returns the block as an offset from the sub-region's first.
+    #[inline]
+    pub const fn offset(self) -> u16 {
+        (self.0 % BTES as u32) as u16
+    }
+}
+
+/// Collects the most costly blocks of a page, at most `quota` of them, in no particular order.
+fn select_costliest(page: &[Bte; BTES], quota: u64, candidates: &mut Vec<Candidate>) {
+    candidates.resize(BTES, Candidate(0));
+    let mut counted = 0;
+    // Without branches, which the processor could not foresee: used blocks are scattered.
+    for (offset, block) in (0u32..).zip(page) {
+        candidates[counted % BTES] = Candidate::new(offset, block.counter);
+        counted += usize::from(block.counter > 0);
+    }
+    candidates.truncate(counted);
+    let wanted = usize::try_from(quota).unwrap_or(usize::MAX);
+    if wanted < candidates.len() {
+        if wanted > 0 {
+            candidates.select_nth_unstable(wanted);
+        }
+        candidates.truncate(wanted);
+    }
+}
+
 /// The table.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
@@ -121,8 +178,6 @@ pub struct BlockTable {
     bgd: Vec<Entry>,
     bmds: Vec<BmdPage>,
     btes: Vec<BtePage>,
-    /// What the latest selection found in each page of `btes`.
-    selected: Vec<Selected>,
 }
 
 impl BlockTable {
@@ -130,13 +185,12 @@ impl BlockTable {
     pub fn access(&mut self, volume: VolumeId, first: u64, count: u64, weight: u16) {
         for block in first..first + count {
             let Some((at, bmd, bte)) = self.find_or_create(BlockAddress { volume, block }) else { return };
-            let Self { bgd, bmds, btes, selected, .. } = self;
+            let Self { bgd, bmds, btes, .. } = self;
             let (middle, low) = (block as usize / BTES % BMDS, block as usize % BTES);
             let page = &mut btes[bte];
             let fresh = page[low].flags & Flags::USED.0 == 0;
             page[low].flags |= Flags::USED.0;
-            let are_halved = add(&mut page[..], low, weight);
-            selected[bte].note_change(page[low], are_halved);
+            add(&mut page[..], low, weight);
             let page = &mut bmds[bmd];
             page[middle].unique += u16::from(fresh);
             add(&mut page[..], middle, weight);
@@ -185,17 +239,8 @@ impl BlockTable {
             self.find_or_create(at);
         }
         if let Some((page, low)) = self.find(at) {
-            let block = &mut self.btes[page][low];
-            block.flags = if on { block.flags | flag.0 } else { block.flags & !flag.0 };
-            self.selected[page].note_change(*block, false);
-        }
-    }
-
-    /// Clears the flag of all blocks. Cost: visits them all.
-    pub fn clear(&mut self, flag: Flags) {
-        for (page, selected) in self.btes.iter_mut().zip(&mut self.selected) {
-            page.iter_mut().for_each(|block| block.flags &= !flag.0);
-            selected.note_many_changes();
+            let flags = &mut self.btes[page][low].flags;
+            *flags = if on { *flags | flag.0 } else { *flags & !flag.0 };
         }
     }
 
@@ -204,9 +249,80 @@ impl BlockTable {
         let regions = self.regions.capacity() * (size_of::<((VolumeId, u64), u32)>() + 1)
             + self.bgd.capacity() * size_of::<Entry>();
         let pages = self.bmds.len() * size_of::<[Entry; BMDS]>() + self.btes.len() * size_of::<[Bte; BTES]>();
-        let pointers = (self.bmds.capacity() + self.btes.capacity()) * size_of::<usize>()
-            + self.selected.capacity() * size_of::<Selected>();
+        let pointers = (self.bmds.capacity() + self.btes.capacity()) * size_of::<usize>();
         Bytes((regions + pages + pointers) as u64)
+    }
+
+    /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`],
+    /// those of a sub-region by counter, descending.
+    pub fn candidates(&self, quota: u64) -> Vec<BlockAddress> {
+        let mut list = Vec::new();
+        let _ = self.visit_candidates(quota, |found| {
+            let mut blocks: Vec<_> = found.iter().collect();
+            blocks.sort_unstable();
+            let address = |at: Candidate| found.start.block + u64::from(at.offset());
+            list.extend(blocks.iter().map(|at| BlockAddress { block: address(*at), ..found.start }));
+            ControlFlow::Continue(())
+        });
+        list
+    }
+
+    /// Visits the sub-regions of the most costly blocks, at most `quota` of them: Program 1 of the paper. The
+    /// quota is divided among regions in proportion to their counters, visiting those with the fewest used
+    /// blocks first; a region's share is divided likewise among its sub-regions; there blocks are taken by
+    /// counter, descending. An unused share passes to the next. Cost: visits all blocks of the sub-regions
+    /// that were ever accessed.
+    pub fn visit_candidates(
+        &self,
+        mut quota: u64,
+        mut visit: impl FnMut(Candidates<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut bgd: Vec<_> = self.all_regions().filter(|(.., e)| e.counter > 0).collect();
+        bgd.sort_unstable_by_key(|(volume, region, e)| (e.unique, *volume, *region));
+        let mut bgd_count: u64 = bgd.iter().map(|(.., e)| u64::from(e.counter)).sum();
+        let mut candidates = Vec::with_capacity(BTES);
+        for (volume, region, entry) in bgd {
+            if quota == 0 {
+                break;
+            }
+            let mut bmd_quota = quota * u64::from(entry.counter) / bgd_count;
+            bgd_count -= u64::from(entry.counter);
+            quota -= bmd_quota;
+            let start = BlockAddress { volume, block: region * REGION };
+            self.visit_region(start, entry, &mut bmd_quota, &mut candidates, &mut visit)?;
+            quota += bmd_quota;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Visits a region; afterwards `quota` is the part that it has left.
+    fn visit_region(
+        &self,
+        start: BlockAddress,
+        region: Entry,
+        quota: &mut u64,
+        candidates: &mut Vec<Candidate>,
+        visit: &mut impl FnMut(Candidates<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let page = &self.bmds[region.child as usize];
+        let mut bmd: Vec<_> = page.iter().enumerate().filter(|(_, e)| e.counter > 0).collect();
+        bmd.sort_unstable_by_key(|(i, e)| (e.unique, *i));
+        let mut bmd_count: u64 = bmd.iter().map(|(_, e)| u64::from(e.counter)).sum();
+        for (i, entry) in bmd {
+            if *quota == 0 {
+                break;
+            }
+            let bte_quota = *quota * u64::from(entry.counter) / bmd_count;
+            bmd_count -= u64::from(entry.counter);
+            let page = &self.btes[entry.child as usize];
+            select_costliest(page, bte_quota, candidates);
+            *quota -= candidates.len() as u64;
+            if !candidates.is_empty() {
+                let start = BlockAddress { block: start.block + (i * BTES) as u64, ..start };
+                visit(Candidates { start, candidates, page })?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Forgets a volume; its pages stay, empty, until the table is rebuilt from an export.
@@ -229,7 +345,6 @@ impl BlockTable {
         if entry.child == NONE {
             entry.child = u32::try_from(self.btes.len()).ok().filter(|n| *n != NONE)?;
             self.btes.push(Box::new([Bte { counter: 0, flags: 0 }; BTES]));
-            self.selected.push(Selected::default());
         }
         Some((region, bmd, entry.child as usize))
     }

@@ -108,12 +108,6 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         self.entries.get_mut(self.newest as usize).map(|entry| &mut entry.value)
     }
 
-    /// Returns the key used next after this one, if both are in the table.
-    pub fn newer(&self, key: &K) -> Option<K> {
-        let at = self.entries[self.find(key)? as usize].newer;
-        self.entries.get(at as usize).map(|entry| entry.key)
-    }
-
     /// Returns the value of a key without changing the order.
     #[inline]
     pub fn get(&self, key: &K) -> Option<&V> {
@@ -246,10 +240,6 @@ mod tests {
                 let mut back: Vec<_> = lru.iter_oldest().map(|(k, v)| (k, *v)).collect();
                 back.reverse();
                 prop_assert_eq!((&back, lru.len()), (&twin, twin.len()));
-                for (nth, (key, _)) in twin.iter().enumerate() {
-                    let newer = nth.checked_sub(1).map(|nth| twin[nth].0);
-                    prop_assert_eq!(lru.newer(key), newer);
-                }
             }
         }
     }

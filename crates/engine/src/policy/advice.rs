@@ -258,6 +258,16 @@ impl weir_policy::placement::PlaceLookup for Whereabouts<'_> {
         places_of_found(&self.map.find(key), BlockRange { first: 0, count: blocks }, blocks)
     }
 
+    fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
+        match self.map.find(key) {
+            ExtentState::Empty => false,
+            ExtentState::Direct(whole) => place == PlaceId { device: whole.device, kind: PlaceKind::Whole },
+            ExtentState::Record(record) => {
+                record.places.iter().any(|one| one.at.id() == place && !one.valid.is_empty())
+            }
+        }
+    }
+
     fn visit_place_ids(&self, key: ExtentKey, visit: &mut dyn FnMut(PlaceId)) {
         match self.map.find(key) {
             ExtentState::Empty => {}

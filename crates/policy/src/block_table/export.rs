@@ -1,7 +1,7 @@
 //! The table as bytes: soft state that may outlive the server. Unreadable bytes are discarded, and only
 //! learnt state is lost by that.
 
-use super::{BMDS, BTES, BlockTable, Bte, Entry, NONE, Selected};
+use super::{BMDS, BTES, BlockTable, Bte, Entry, NONE};
 use weir_model::VolumeId;
 
 /// The first bytes of an export, the version last.
@@ -92,7 +92,6 @@ impl BlockTable {
             *entry = Entry { child: self.btes.len() as u32, counter, unique };
             region.unique = region.unique.saturating_add(unique);
             self.btes.push(btes);
-            self.selected.push(Selected::default());
         }
         self.bmds.push(page);
         Some(())

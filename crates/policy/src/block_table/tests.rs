@@ -3,7 +3,6 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 fn at(volume: u32, block: u64) -> BlockAddress {
     BlockAddress { volume: VolumeId(volume), block }
@@ -131,37 +130,6 @@ proptest! {
         prop_assert_eq!(again.export(), table.export());
         prop_assert_eq!(again.candidates(5), table.candidates(5));
         prop_assert!(blocks.keys().all(|b| again.counter(*b) == table.counter(*b)));
-    }
-
-    /// What is passed over has nothing that is not resident: compares with a selection that visits all.
-    #[test]
-    fn visits_find_all_that_is_not_resident(
-        steps in prop::collection::vec((0u8..8, 0u64..3, 0u64..40, 1u16..130, 1u64..60), 1..120),
-    ) {
-        let mut table = BlockTable::default();
-        for (what, sub, block, weight, quota) in steps {
-            let block = sub * BTES as u64 + block;
-            match what {
-                0 => table.set(at(0, block), Flags::RESIDENT, false),
-                1 => (0..500).for_each(|_| table.access(VolumeId(0), block, 1, weight)),
-                2..=4 => table.access(VolumeId(0), block, 1, weight),
-                _ => {
-                    let is_new = |at: &BlockAddress| !table.has(*at, Flags::RESIDENT);
-                    let mut wanted: Vec<_> = table.candidates(quota).into_iter().filter(is_new).collect();
-                    let mut found = Vec::new();
-                    table.visit_unsettled(quota, |visited| {
-                        let new = visited.iter().filter(|block| !visited.has(*block, Flags::RESIDENT));
-                        found.extend(new.map(|new| at(0, visited.start.block + u64::from(new.offset()))));
-                        ControlFlow::Continue(())
-                    });
-                    wanted.sort_unstable();
-                    found.sort_unstable();
-                    prop_assert_eq!(&found, &wanted);
-                    // Some of them are copied.
-                    found.iter().step_by(what.into()).for_each(|at| table.set(*at, Flags::RESIDENT, true));
-                }
-            }
-        }
     }
 
     #[test]

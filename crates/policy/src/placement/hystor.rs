@@ -4,33 +4,31 @@
 //!
 //! Rule: each access adds its inverse bitmap to the [block table](crate::block_table), so that blocks
 //! accessed often by small requests stand out. Every `period` Program 1 names the most costly blocks, as many
-//! as fit the *remap area*. Those that are not resident are copied to the fast device ([`costly`]), in
-//! exchange for blocks at the bottom of the resident list that are not costly, until the fraction `update` of
-//! the area has changed. Blocks that clients call metadata are remapped at first sight, and, if configured,
-//! those that the volume's own ext2/3/4 superblock calls metadata ([`crate::ext`]). Writes to resident blocks
-//! go to the fast device; other writes too, into the *write-back area*, as long as it has space. Above the
-//! `high` watermark the scrubber writes dirty blocks back, in home-address order, down to `low`. A read of a
-//! block in an area goes there, however busy the fast device is; with `reads = "soonest"`, which is ours, it
-//! goes where the answer is expected sooner. With `buffer_copies = 2` dirty blocks are in slots of a second
-//! fast device as well, until they are written back: the loss of either device loses no data. A clean copy is
-//! on one device only. Both areas are quotas, not places. The home of a block is kept (inclusive): clean
-//! copies are dropped, never written.
+//! as fit the *remap area*. Resident blocks among them go to the top of the resident list; the others are
+//! copied to the fast device in exchange for those at its bottom, until the fraction `update` of the area has
+//! changed. Blocks that clients call metadata are remapped at first sight, and, if configured, those that the
+//! volume's own ext2/3/4 superblock calls metadata ([`crate::ext`]). Writes to resident blocks go to the fast
+//! device; other writes too, into the *write-back area*, as long as it has space. Above the `high` watermark
+//! the scrubber writes dirty blocks back, in home-address order, down to `low`. A read of a block in an area
+//! goes there, however busy the fast device is; with `reads = "soonest"`, which is ours, it goes where the
+//! answer is expected sooner. With `buffer_copies = 2` dirty blocks are in slots of a second fast device as
+//! well, until they are written back: the loss of either device loses no data. A clean copy is on one device
+//! only. Both areas are quotas, not places. The home of a block is kept (inclusive): clean copies are
+//! dropped, never written.
 //!
 //! Constants: a period changes 5 to 10 % of the area, as published; blocks of 4 KiB. The paper gives no
 //! period and no watermarks: 10 s, 75 % and 50 % are ours, and so are the order of scrubbing and the second
 //! copy. A second device counts as fast if its idle read takes at most twice as long as the first's, or if it
 //! is nearer to the first than to the slowest (as a ratio).
 //!
-//! Differences: blocks are remapped and evicted one by one, but the two lists are kept by extent, where a
-//! resident extent is one with resident blocks: 48 bytes per extent instead of per block. An extent is in one
-//! area at a time. And in the paper costly resident blocks go to the top of the list every period; here they
-//! keep their places, and eviction passes over them.
+//! A difference: blocks are remapped one by one, but the two lists are kept by extent, where a resident
+//! extent is one with resident blocks: 48 bytes per extent instead of per block. An extent is in one area at
+//! a time.
 //!
 //! When not: once the fast device is saturated it stays so, because the policy ignores load.
 
 mod areas;
 mod copies;
-mod costly;
 mod explain;
 
 use super::allocation::{fastest, is_metadata};
@@ -39,10 +37,10 @@ use super::{
     Settings, Stripe, Subscriptions, WriteTo,
 };
 use crate::BlockTable;
-use crate::block_table::{BlockAddress, Flags, inverse_bitmap};
+use crate::block_table::{BlockAddress, Candidate, Flags, inverse_bitmap};
 use areas::{Areas, Extent};
-use costly::{Update, first_run};
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind};
 
 const PERIOD: Key = Key::time("period", Nanos::secs(10), "how often the costly blocks are named anew");
@@ -83,6 +81,43 @@ const EXTENTS_PER_ROUND: usize = 128;
 /// access.
 const WAITING_METADATA_MAX: usize = 1 << 14;
 
+/// Blocks of an extent to be remapped, starting with the next one to request.
+#[derive(Clone, Debug)]
+struct Update {
+    key: ExtentKey,
+    blocks: Vec<u16>,
+}
+
+/// The costly blocks of an extent.
+#[derive(Clone, Debug, Default)]
+struct CostlyExtent {
+    costliest: Option<Candidate>,
+    has_resident: bool,
+    /// Those that are not resident.
+    new: Vec<Candidate>,
+}
+
+impl CostlyExtent {
+    fn add(&mut self, block: Candidate, is_resident: bool) {
+        self.costliest = Some(self.costliest.map_or(block, |costliest| costliest.min(block)));
+        self.has_resident |= is_resident;
+        if !is_resident {
+            self.new.push(block);
+        }
+    }
+}
+
+/// Returns the most costly of these blocks of an extent, at most `count`, in order of address.
+fn most_costly(mut blocks: Vec<Candidate>, count: usize, blocks_per_extent: u16) -> Vec<u16> {
+    if blocks.len() > count {
+        blocks.sort_unstable();
+        blocks.truncate(count);
+    }
+    let mut blocks: Vec<_> = blocks.iter().map(|block| block.offset() % blocks_per_extent).collect();
+    blocks.sort_unstable();
+    blocks
+}
+
 /// The state of the policy.
 #[derive(Clone, Debug)]
 pub struct Hystor {
@@ -106,13 +141,9 @@ pub struct Hystor {
     second_searched: bool,
     areas: Areas,
     updates: VecDeque<Update>,
-    /// The number of blocks that may still change in this period, beside those of `updates`.
-    changes: usize,
     /// Metadata seen while no action could be requested: it is remapped before the costly blocks.
     waiting_metadata: VecDeque<Update>,
     next_period: Nanos,
-    /// The number of periods so far.
-    periods: u32,
     scrubbing: bool,
     /// The position of the search for copies left by an earlier policy, while it lasts.
     adoption_cursor: Option<ExtentKey>,
@@ -151,10 +182,8 @@ impl Hystor {
             second_searched: false,
             areas: Areas::default(),
             updates: VecDeque::new(),
-            changes: 0,
             waiting_metadata: VecDeque::new(),
             next_period: Nanos(0),
-            periods: 0,
             scrubbing: false,
             adoption_cursor: Some(ExtentKey::default()),
         }
@@ -194,71 +223,115 @@ impl Hystor {
     fn unmap(&mut self, key: ExtentKey, blocks: u16) {
         let first = first_block(key, blocks);
         for block in first..first + u64::from(blocks) {
-            self.unmap_block(BlockAddress { volume: key.volume, block });
+            let at = BlockAddress { volume: key.volume, block };
+            if self.table.has(at, Flags::RESIDENT) {
+                self.table.set(at, Flags::RESIDENT, false);
+                // The next access is a first one again.
+                self.table.set(at, Flags::METADATA, false);
+            }
         }
     }
 
-    fn unmap_block(&mut self, at: BlockAddress) {
-        if self.table.has(at, Flags::RESIDENT) {
-            self.table.set(at, Flags::RESIDENT, false);
-            // The next access is a first one again.
-            self.table.set(at, Flags::METADATA, false);
+    /// Selects the costly blocks: resident ones go to the top of the list, the others are planned to be
+    /// copied, until enough change.
+    fn plan(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota) {
+        let blocks = context.extent.blocks();
+        let mut changes = (self.update * quota.remap as f64) as usize;
+        self.updates.clear();
+        let Self { table, areas, updates, .. } = self;
+        // Program 1 names blocks sub-region by sub-region. Extents, which are not larger, are collected here,
+        // to be visited in the order of their most costly blocks.
+        let mut extents: Vec<CostlyExtent> = Vec::new();
+        let mut order: Vec<(Candidate, usize)> = Vec::new();
+        let _ = table.visit_candidates(quota.remap, |found| {
+            for block in found.iter() {
+                let nth = usize::from(block.offset() / blocks);
+                if nth >= extents.len() {
+                    extents.resize(nth + 1, CostlyExtent::default());
+                }
+                extents[nth].add(block, found.has(block, Flags::RESIDENT));
+            }
+            let costliest =
+                extents.iter().enumerate().filter_map(|(nth, extent)| Some((extent.costliest?, nth)));
+            order.clear();
+            order.extend(costliest);
+            order.sort_unstable();
+            let first = found.start.block / u64::from(blocks);
+            for (_, nth) in &order {
+                let key = ExtentKey { volume: found.start.volume, index: ExtentIndex(first + *nth as u64) };
+                areas.touch(key);
+                let CostlyExtent { has_resident, mut new, .. } = std::mem::take(&mut extents[*nth]);
+                if has_resident && !context.map.has_place(key, fine(fast)) {
+                    new = found.iter().filter(|block| usize::from(block.offset() / blocks) == *nth).collect();
+                }
+                if !new.is_empty() {
+                    let blocks = most_costly(new, changes, blocks);
+                    changes -= blocks.len();
+                    updates.push_back(Update { key, blocks });
+                }
+                if changes == 0 {
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Requests the copies of waiting metadata and the planned ones, a run of an extent at a time, in
+    /// exchange for extents at the bottom of the list.
+    fn copy_planned(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota, budget: usize) {
+        for _ in 0..(self.waiting_metadata.len() + self.updates.len()).min(budget) {
+            if context.actions.len() >= budget {
+                return;
+            }
+            let waiting = self.waiting_metadata.pop_front();
+            let Some(mut update) = waiting.or_else(|| self.next_planned(context)) else { return };
+            let run = first_run(&update.blocks);
+            if self.areas.resident_blocks() + u64::from(run.count) > quota.remap {
+                self.evict(context, fast);
+            }
+            context.actions.push(Action::Copy { key: update.key, blocks: run, to: fine(fast) });
+            self.remap(context, update.key, run);
+            let seen = Extent::of(&context.map.places(update.key), fine(fast));
+            let all = context.extent.blocks();
+            self.areas.add_resident(update.key, seen.with_clean(run.count, all));
+            update.blocks.drain(..usize::from(run.count));
+            if !update.blocks.is_empty() {
+                self.updates.push_back(update);
+            }
         }
     }
 
-    /// Evicts blocks of an extent at the lower end of the resident list: if possible those that are not
-    /// costly, else all. They are dropped if the extent is clean, else written back.
-    fn evict(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId) {
-        let all = context.extent.blocks();
-        let start = |key: ExtentKey| BlockAddress { volume: key.volume, block: first_block(key, all) };
-        let table = &self.table;
-        let has_cheap = |key| table.resident_but_not_selected(start(key), all).next().is_some();
-        let Some((key, is_cheap)) = self.areas.next_victim(has_cheap) else { return };
-        let mut cheap: Vec<u16> = Vec::new();
-        if is_cheap {
-            cheap.extend(table.resident_but_not_selected(start(key), all));
-        }
-        let places = context.map.places(key);
-        if !is_cheap || !self.areas.remove_residents(key, cheap.len() as u16) {
-            self.areas.forget(key);
-            self.unmap(key, all);
-            return self.leave(context, key, whole_range(context), &places, fast);
-        }
-        while !cheap.is_empty() {
-            let run = first_run(&cheap);
-            self.leave(context, key, run, &places, fast);
-            cheap.drain(..usize::from(run.count)).for_each(|block| {
-                self.unmap_block(BlockAddress { block: start(key).block + u64::from(block), ..start(key) });
+    /// Returns the next planned copy, without metadata that was remapped since.
+    fn next_planned(&mut self, context: &PolicyContext<'_>) -> Option<Update> {
+        let Self { table, updates, .. } = self;
+        while let Some(mut update) = updates.pop_front() {
+            let first = first_block(update.key, context.extent.blocks());
+            update.blocks.retain(|block| {
+                let at = BlockAddress { volume: update.key.volume, block: first + u64::from(*block) };
+                !(table.has(at, Flags::METADATA) && table.has(at, Flags::RESIDENT))
             });
+            if !update.blocks.is_empty() {
+                return Some(update);
+            }
         }
+        None
     }
 
-    /// Requests that blocks leave the fast device.
-    fn leave(
-        &mut self,
-        context: &mut PolicyContext<'_>,
-        key: ExtentKey,
-        blocks: BlockRange,
-        places: &super::Places,
-        fast: DeviceId,
-    ) {
+    /// Evicts the extent at the bottom of the resident list: it is dropped if clean, else written back.
+    fn evict(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId) {
+        let Some(key) = self.areas.oldest_resident() else { return };
+        let places = context.map.places(key);
+        self.areas.forget(key);
+        self.unmap(key, context.extent.blocks());
+        let blocks = whole_range(context);
         if places.place(fine(fast)).is_some_and(|p| p.dirty > 0) {
-            if let Some(to) = self.home(context.devices, places, fast) {
+            if let Some(to) = self.home(context.devices, &places, fast) {
                 context.actions.push(Action::Move { key, blocks, to });
             }
         } else {
             context.actions.push(Action::Drop { key, blocks, from: fine(fast) });
             self.drop_second(context, key);
-        }
-    }
-
-    /// Marks the blocks of an extent as not resident if a read finds none of them on the fast device: actions
-    /// requested in an earlier period were not executed, or the engine took the space back.
-    fn note_missing(&mut self, access: &Access, all: u16) {
-        let Some(fast) = self.fast else { return };
-        let is_there = access.places.place(fine(fast)).is_some_and(|place| place.of_extent > 0);
-        if !is_there && self.areas.requested_in(access.key) != Some(self.periods) {
-            self.unmap(access.key, all);
         }
     }
 
@@ -327,6 +400,13 @@ fn whole_range(context: &PolicyContext<'_>) -> BlockRange {
     BlockRange { first: 0, count: context.extent.blocks() }
 }
 
+/// Returns the run of consecutive blocks at the beginning of a sorted list.
+fn first_run(blocks: &[u16]) -> BlockRange {
+    let first = blocks.first().copied().unwrap_or(0);
+    let count = blocks.iter().zip(first..).take_while(|(block, next)| *block == next).count() as u16;
+    BlockRange { first, count }
+}
+
 impl Placement for Hystor {
     fn name(&self) -> &'static str {
         "hystor"
@@ -365,9 +445,6 @@ impl Placement for Hystor {
         let first = first_block(key, context.extent.blocks()) + u64::from(blocks.first);
         self.table.access(key.volume, first, blocks.count.into(), inverse_bitmap(access.run));
         self.areas.touch(key);
-        if access.op == weir_model::Op::Read {
-            self.note_missing(access, context.extent.blocks());
-        }
         if self.metadata == OFF || !is_metadata(access) {
             return;
         }
@@ -393,11 +470,7 @@ impl Placement for Hystor {
             context.actions.push(Action::Copy { key, blocks, to: fine(fast.id) });
             self.remap(context, key, blocks);
             let seen = Extent::of(&access.places, fine(fast.id));
-            self.areas.add_resident(
-                key,
-                seen.with_clean(blocks.count, context.extent.blocks()),
-                self.periods,
-            );
+            self.areas.add_resident(key, seen.with_clean(blocks.count, context.extent.blocks()));
         }
     }
 
@@ -416,12 +489,12 @@ impl Placement for Hystor {
         };
         if self.metadata != OFF && is_metadata(access) {
             self.remap(context, key, access.blocks);
-            self.areas.add_resident(key, written, self.periods);
+            self.areas.add_resident(key, written);
             return buffered;
         }
         let in_remap_area = self.areas.is_resident(key);
         if in_remap_area && (access.blocks.first..access.blocks.end()).all(resident) {
-            self.areas.add_resident(key, written, self.periods);
+            self.areas.add_resident(key, written);
             return buffered;
         }
         let quota = self.quota(context.devices, fast, all).write_back;
@@ -430,7 +503,7 @@ impl Placement for Hystor {
             return elsewhere;
         }
         if in_remap_area {
-            self.areas.add_resident(key, written, self.periods);
+            self.areas.add_resident(key, written);
         } else {
             self.areas.add_buffered(key, written);
         }
@@ -451,17 +524,13 @@ impl Placement for Hystor {
         if before.is_some_and(|before| before != id) {
             // The blocks on the other device are unknown now; it may come back.
             (self.areas, self.adoption_cursor) = (Areas::default(), Some(ExtentKey::default()));
-            self.table.clear(Flags::RESIDENT);
             self.updates.clear();
             self.waiting_metadata.clear();
         }
         self.adopt(context, id);
         if context.now >= self.next_period {
             self.next_period = context.now + self.period;
-            self.begin_period(quota);
-        }
-        if self.updates.is_empty() && self.changes > 0 {
-            self.plan(context.extent.blocks(), quota);
+            self.plan(context, id, quota);
         }
         let idle = context.devices.iter().all(|d| d.in_flight == 0);
         let budget = if idle { context.actions_max } else { context.actions_max.min(BUSY_ACTIONS_MAX) };

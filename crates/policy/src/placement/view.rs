@@ -376,6 +376,12 @@ pub trait PlaceLookup {
     /// Returns the extent's places.
     fn places(&self, key: ExtentKey) -> Places;
 
+    /// Whether blocks of the extent are valid in that place. Cost: less than [`Self::places`], because no
+    /// blocks are counted.
+    fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
+        self.places(key).place(place).is_some_and(|place| place.of_extent > 0)
+    }
+
     /// Calls `visit` with each of the extent's places. Cost: less than [`Self::places`], because no blocks are
     /// counted.
     fn visit_place_ids(&self, key: ExtentKey, visit: &mut dyn FnMut(PlaceId)) {

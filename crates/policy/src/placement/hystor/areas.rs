@@ -36,28 +36,10 @@ impl Extent {
     }
 }
 
-/// An extent of the remap area.
-#[derive(Clone, Copy, Debug)]
-struct Resident {
-    extent: Extent,
-    /// The period in which the policy last directed data to it: that may still be on its way.
-    requested_in: u32,
-}
-
-/// The position of the search for extents with blocks that are not costly: those below have none.
-#[derive(Clone, Copy, Debug)]
-enum Sweep {
-    Bottom,
-    At(ExtentKey),
-    /// Past the top.
-    Ended,
-}
-
 /// The areas.
 #[derive(Clone, Debug)]
 pub(super) struct Areas {
-    residents: Lru<ExtentKey, Resident>,
-    sweep: Sweep,
+    residents: Lru<ExtentKey, Extent>,
     buffered: Lru<ExtentKey, Extent>,
     resident_blocks: u64,
     buffered_blocks: u64,
@@ -71,17 +53,15 @@ pub(super) struct Areas {
 
 /// The number of rounds after which an extent that is still dirty is requested again.
 const RETRY_ROUNDS: u8 = 20;
-/// The number of extents examined for one with blocks that are not costly.
-const VICTIMS_EXAMINED_MAX: usize = 16;
 /// The number of extents examined for a clean one.
 const CLEAN_SCAN_MAX: usize = 256;
 
 impl Default for Areas {
     fn default() -> Self {
+        let unbounded = || Lru::new(usize::MAX);
         Self {
-            residents: Lru::new(usize::MAX),
-            sweep: Sweep::Bottom,
-            buffered: Lru::new(usize::MAX),
+            residents: unbounded(),
+            buffered: unbounded(),
             resident_blocks: 0,
             buffered_blocks: 0,
             dirty: 0,
@@ -121,7 +101,6 @@ impl Areas {
 
     /// Notes a use: the extent goes to the top of its list.
     pub(super) fn touch(&mut self, key: ExtentKey) {
-        self.leave_sweep(key);
         if self.residents.touch(key).is_none() {
             self.buffered.touch(key);
         }
@@ -129,9 +108,8 @@ impl Areas {
 
     /// Removes the extent from both areas.
     pub(super) fn forget(&mut self, key: ExtentKey) {
-        self.leave_sweep(key);
         if let Some(old) = self.residents.remove(&key) {
-            self.resident_blocks -= u64::from(old.extent.blocks);
+            self.resident_blocks -= u64::from(old.blocks);
         }
         if let Some(old) = self.buffered.remove(&key) {
             self.buffered_blocks -= u64::from(old.blocks);
@@ -141,73 +119,16 @@ impl Areas {
         self.requested.remove(&key);
     }
 
-    /// Puts the extent on top of the remap area's list, because data is directed to it in this period.
-    pub(super) fn add_resident(&mut self, key: ExtentKey, extent: Extent, period: u32) {
-        let resident = Resident { extent, requested_in: period };
-        self.leave_sweep(key);
+    /// Puts the extent in the remap area.
+    pub(super) fn add_resident(&mut self, key: ExtentKey, extent: Extent) {
         if let Some(known) = self.residents.touch(key) {
-            let old = std::mem::replace(known, resident).extent;
-            self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(old.blocks);
+            self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
+            *known = extent;
             return;
         }
         self.forget(key);
-        self.residents.insert(key, resident);
+        self.residents.insert(key, extent);
         self.resident_blocks += u64::from(extent.blocks);
-    }
-
-    /// Returns the period in which the policy last directed data to an extent of the remap area.
-    pub(super) fn requested_in(&self, key: ExtentKey) -> Option<u32> {
-        self.residents.get(&key).map(|resident| resident.requested_in)
-    }
-
-    /// Iterates over the resident list from the bottom.
-    #[cfg(test)]
-    pub(super) fn residents_from_bottom(&self) -> impl Iterator<Item = ExtentKey> + '_ {
-        self.residents.iter_oldest().map(|(key, _)| key)
-    }
-
-    /// Begins a new search of the resident list for extents to evict.
-    pub(super) fn begin_sweep(&mut self) {
-        self.sweep = Sweep::Bottom;
-    }
-
-    /// Returns the lowest extent of the resident list that has cheap blocks, if it is among the
-    /// [`VICTIMS_EXAMINED_MAX`] lowest that were not found to have none since [`Self::begin_sweep`]; else the
-    /// lowest. And whether it has some.
-    pub(super) fn next_victim(&mut self, has_cheap: impl Fn(ExtentKey) -> bool) -> Option<(ExtentKey, bool)> {
-        let bottom = self.residents.iter_oldest().next().map(|(key, _)| key);
-        let mut next = match self.sweep {
-            Sweep::Bottom => bottom,
-            Sweep::At(key) => Some(key),
-            Sweep::Ended => None,
-        };
-        for _ in 0..VICTIMS_EXAMINED_MAX {
-            let Some(key) = next else { break };
-            if has_cheap(key) {
-                self.sweep = Sweep::At(key);
-                return Some((key, true));
-            }
-            next = self.residents.newer(&key);
-        }
-        self.sweep = next.map_or(Sweep::Ended, Sweep::At);
-        bottom.map(|key| (key, false))
-    }
-
-    /// Removes some blocks of an extent from the remap area. Returns whether others are left; if not, removes
-    /// none.
-    pub(super) fn remove_residents(&mut self, key: ExtentKey, blocks: u16) -> bool {
-        let known = self.residents.get_mut(&key).filter(|known| known.extent.blocks > blocks);
-        let Some(known) = known else { return false };
-        known.extent.blocks -= blocks;
-        self.resident_blocks -= u64::from(blocks);
-        true
-    }
-
-    /// Moves the search past an extent whose place in the list changes.
-    fn leave_sweep(&mut self, key: ExtentKey) {
-        if matches!(self.sweep, Sweep::At(at) if at == key) {
-            self.sweep = self.residents.newer(&key).map_or(Sweep::Ended, Sweep::At);
-        }
     }
 
     /// Puts the extent in the write-back area.
@@ -246,6 +167,11 @@ impl Areas {
         if extent.blocks == 0 {
             self.forget(key);
         }
+    }
+
+    /// Returns the bottom of the resident list.
+    pub(super) fn oldest_resident(&self) -> Option<ExtentKey> {
+        self.residents.iter_oldest().next().map(|(key, _)| key)
     }
 
     /// Returns the least recently used clean extent of the write-back area, if it is among the oldest.
