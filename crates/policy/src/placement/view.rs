@@ -382,8 +382,8 @@ pub trait PlaceLookup {
         self.places(key).place(place).is_some_and(|place| place.of_extent > 0)
     }
 
-    /// Calls `visit` with each of the extent's places. Cost: less than [`Self::places`], because no blocks are
-    /// counted.
+    /// Calls `visit` with each of the extent's places. Cost: less than [`Self::places`], because no blocks
+    /// are counted.
     fn visit_place_ids(&self, key: ExtentKey, visit: &mut dyn FnMut(PlaceId)) {
         self.places(key).as_slice().iter().for_each(|place| visit(place.id));
     }
