@@ -9,8 +9,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Pages of recorded results.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     include_str!("../../../../../../docs/policies/reproduction-results.md"),
+    include_str!("../../../../../../docs/policies/reproduction-results-f2fs.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-hec.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-logs.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-ramps.md"),
