@@ -177,7 +177,7 @@ pub enum ReadError {
 /// Number of bits of a home that hold the block; the disk is above them.
 const BLOCK_BITS: u32 = 50;
 /// Length of the longest read or write, in bytes.
-const REQUEST_LEN_MAX: u64 = 4 << 30;
+pub const REQUEST_LEN_MAX: u64 = 4 << 30;
 
 /// Returns the homes of the blocks that a record touches: disk and block in one number.
 ///

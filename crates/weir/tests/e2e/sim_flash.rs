@@ -72,3 +72,19 @@ fn impossible_simulations_are_refused() {
     says(&["uniform over=16MiB", "--policy", "magic"], &["magic", "cost-benefit"]);
     says(&["uniform reads=0% over=16MiB", "--spare", "100%"], &["--spare", "below 100%"]);
 }
+
+/// A damaged length would make a request of a terabyte.
+#[test]
+fn too_long_requests_are_refused() {
+    let folder = Pool::empty_folder();
+    let mut lines = String::new();
+    for n in 0..20u64 {
+        let len = if n == 15 { 1_000_000_000_000_u64 } else { 4096 };
+        writeln!(lines, "{},weir,0,Write,{},{len},0", 1000 + n, n * 4096).expect("a string");
+    }
+    std::fs::write(folder.path("long.csv"), lines).expect("written");
+    for command in ["flash", "logs"] {
+        let said = folder.refused(&["sim", command, "--format", "msr", "long.csv"], USAGE);
+        assert!(said.contains("has 1000000000000 bytes, more than 4 GiB"), "{command}: {said}");
+    }
+}

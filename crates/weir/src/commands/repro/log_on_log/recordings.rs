@@ -59,8 +59,16 @@ impl fmt::Display for Recorded {
 /// What a recording's description says of how it was made.
 #[derive(Clone, Debug, Deserialize)]
 struct Description {
-    /// Bytes that the user wrote.
+    /// The load and the number of active logs.
+    load: String,
+    logs: u32,
+    /// Bytes that the user wrote, in so many requests of so many bytes.
     user: u64,
+    requests: u64,
+    request: u64,
+    /// What F2FS wrote while the file was filled, and under the load.
+    fill: Written,
+    run: Written,
     /// The published sizes were divided by this.
     scale: f64,
     /// How direct writes were made.
@@ -72,6 +80,13 @@ struct Description {
     seed: u64,
 }
 
+/// The statistics of one trace of a recording.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Written {
+    /// Bytes that F2FS wrote to its device, by the block layer's counters.
+    written: u64,
+}
+
 /// A recording.
 #[derive(Debug)]
 pub(super) struct Recording {
@@ -79,6 +94,25 @@ pub(super) struct Recording {
     /// Requests of the part that fills the file, and those under the load.
     fill: Trace,
     load: Trace,
+}
+
+impl Recording {
+    /// Returns what in the description contradicts the experiment or the traces.
+    fn contradiction(&self, of: &Recorded) -> Option<String> {
+        let Description { load, logs, user, requests, request, fill, run, .. } = &self.description;
+        if (load, *logs) != (&of.load, of.logs) {
+            return Some(format!("it says {load}, {logs} logs"));
+        }
+        for (name, says, trace) in [("fill", fill.written, &self.fill), ("run", run.written, &self.load)] {
+            let writes = trace.records.iter().filter(|record| record.op == Op::Write);
+            let found = writes.map(|record| record.len.0).sum::<u64>();
+            if found != says {
+                return Some(format!("{name}.written is {says}, and its trace has {found} bytes of writes"));
+            }
+        }
+        (requests.checked_mul(*request) != Some(*user))
+            .then(|| format!("user is {user}, and {requests} requests of {request} bytes are not that many"))
+    }
 }
 
 impl Recordings {
@@ -118,11 +152,18 @@ impl Recordings {
             let reader = traces::open(&file(end)?, None, MAKE)?;
             Trace::load(reader, true).map_err(|error| traces::trace_failure(&error))
         };
-        Ok(Recording {
+        let recording = Recording {
             description: self.description(&file(".json")?)?,
             fill: trace("-fill.weirtrace")?,
             load: trace(".weirtrace")?,
-        })
+        };
+        match recording.contradiction(of) {
+            Some(why) => Err(Failure::usage(
+                format!("{} is of another recording: {why}", file(".json")?.display()),
+                MAKE,
+            )),
+            None => Ok(recording),
+        }
     }
 
     fn description(&self, path: &Path) -> Result<Description, Failure> {

@@ -17,10 +17,12 @@ const WRITTEN: u64 = 9000;
 /// With this scale 52.2 GiB are 6,842 pages, and 0.456 GiB are 59.
 const SCALE: u64 = 2000;
 
-fn write(directory: &Path, name: &str, requests: impl Iterator<Item = (Op, u64, u64)>) {
+/// Writes a trace. Returns the bytes of its writes.
+fn write(directory: &Path, name: &str, requests: impl Iterator<Item = (Op, u64, u64)>) -> u64 {
     let path = directory.join(format!("{name}.weirtrace"));
     let file = File::create(path).expect("a file");
     let mut writer = Writer::new(weir_trace::format("weir").expect("a format"), file).expect("begun");
+    let mut written = 0;
     for (nth, (op, page, pages)) in (1_u64..).zip(requests) {
         let record = Record {
             at: Nanos::micros(nth),
@@ -31,18 +33,29 @@ fn write(directory: &Path, name: &str, requests: impl Iterator<Item = (Op, u64, 
             hint: Hint::None,
         };
         assert!(writer.write(&record, "8,0").expect("written"));
+        written += if op == Op::Write { record.len.0 } else { 0 };
     }
     writer.finish().expect("written");
+    written
 }
 
 /// Makes a recording: the file is filled, in requests of ten pages; then `requests` are recorded, for half as
 /// many pages of the user.
 fn record(directory: &Path, name: &str, requests: impl Iterator<Item = (Op, u64, u64)>) {
-    write(directory, &format!("{name}-fill"), (0..FILLED / 10).map(|nth| (Op::Write, nth * 10, 10)));
-    write(directory, name, requests);
-    let user = WRITTEN * PAGE / 2;
+    let fill = (0..FILLED / 10).map(|nth| (Op::Write, nth * 10, 10));
+    let fill = write(directory, &format!("{name}-fill"), fill);
+    let run = write(directory, name, requests);
+    let (load, logs) = name.rsplit_once('-').expect("a load and its logs");
+    let numbers = [WRITTEN * PAGE / 2, WRITTEN / 2, PAGE, fill, run];
+    describe(directory, name, load, logs, numbers);
+}
+
+fn describe(directory: &Path, name: &str, load: &str, logs: &str, numbers: [u64; 5]) {
+    let [user, requests, request, fill, run] = numbers;
     let text = format!(
-        r#"{{"user": {user}, "scale": {SCALE}, "direct": "no", "kernel": "none", "seed": 1, "other": 2}}"#
+        r#"{{"load": "{load}", "logs": {logs}, "user": {user}, "requests": {requests}, "request": {request},
+            "fill": {{"written": {fill}}}, "run": {{"written": {run}}},
+            "scale": {SCALE}, "direct": "no", "kernel": "none", "seed": 1, "other": 2}}"#
     );
     std::fs::write(directory.join(format!("{name}.json")), text).expect("written");
 }
@@ -185,10 +198,44 @@ fn directories_without_recordings_are_refused() {
         let failure = recordings.read(&recorded).expect_err("no description");
         assert!(failure.message.contains("does not describe a recording of F2FS"), "{failure:?}");
     }
-    for text in [r#""user": 1, "scale": 0"#, r#""user": 0, "scale": 1"#] {
-        let text = format!(r#"{{{text}, "direct": "no", "kernel": "", "seed": 1}}"#);
-        std::fs::write(&description, text).expect("written");
+    record(folder.path(), "zipf0.8-2", in_order());
+    let valid = std::fs::read_to_string(&description).expect("a description");
+    let (user, scale) = (format!("\"user\": {}", WRITTEN * PAGE / 2), format!("\"scale\": {SCALE}"));
+    for (old, new) in [(scale, "\"scale\": 0"), (user, "\"user\": 0")] {
+        assert!(valid.contains(&old), "{old} should be in {valid}");
+        std::fs::write(&description, valid.replace(&old, new)).expect("written");
         let failure = recordings.read(&recorded).expect_err("no numbers to divide by");
         assert!(failure.message.contains("does not describe a recording of F2FS"), "{failure:?}");
+    }
+}
+
+/// A description of another recording, or of other traces, would make up figures.
+#[test]
+fn descriptions_that_contradict_their_traces_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    record(folder.path(), "zipf0.8-2", in_order());
+    let recorded = Recorded::parse("F2FS zipf0.8, 2 logs").expect("a recording");
+    let recordings = Recordings::open(folder.path()).expect("a recording");
+    let (fill, run) = (FILLED * PAGE, WRITTEN * PAGE);
+    let said = |load: &str, logs: &str, numbers: [u64; 5]| {
+        describe(folder.path(), "zipf0.8-2", load, logs, numbers);
+        recordings.read(&recorded).map(|_| ()).map_err(|failure| failure.message)
+    };
+    let right = [run / 2, WRITTEN / 2, PAGE, fill, run];
+    assert_eq!(said("zipf0.8", "2", right), Ok(()));
+    let [user, requests, request, ..] = right;
+    for (load, logs, numbers, why) in [
+        ("uniform", "2", right, "it says uniform, 2 logs"),
+        ("zipf0.8", "6", right, "it says zipf0.8, 6 logs"),
+        ("zipf0.8", "2", [user, requests, request, fill + 1, run], "fill.written is 10240001"),
+        ("zipf0.8", "2", [user, requests, request, fill, 7], "run.written is 7"),
+        ("zipf0.8", "2", [10 * user, requests, request, fill, run], "user is 184320000"),
+        ("zipf0.8", "2", [user, u64::MAX, request, fill, run], "are not that many"),
+    ] {
+        let message = said(load, logs, numbers).expect_err("a contradiction");
+        assert!(
+            message.contains("zipf0.8-2.json is of another recording: ") && message.contains(why),
+            "{message}"
+        );
     }
 }
