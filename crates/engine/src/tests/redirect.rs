@@ -1,10 +1,11 @@
 //! Writes redirected to another device than that of their blocks.
 
 use super::harness::{EXTENT, Harness, span_within};
+use crate::policy::index::PolicyIndex;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use weir_model::{BlockRange, DeviceId, Errno, IoError, IoKind, Op, PlaceId, PlaceKind, RequestError};
-use weir_policy::placement::{Access, Action, Placement, PolicyContext, Subscriptions, WriteTo};
+use weir_policy::placement::{Access, Action, PlaceLookup, Placement, PolicyContext, Subscriptions, WriteTo};
 
 const ALL: BlockRange = BlockRange { first: 0, count: 32 };
 pub(super) const WHOLE: fn(u8) -> PlaceId =
@@ -410,4 +411,36 @@ fn old_block_in_doubt_since_it_was_read_fails_the_write() {
     let answers: Vec<_> = std::iter::from_fn(|| r.h.answer()).collect();
     let error = RequestError::InDoubt { device: DeviceId(0) };
     assert!(answers.contains(&(1, Err(error))), "{answers:?}");
+}
+
+/// The cheap look-ups return what [`PlaceLookup::places`] counts.
+#[test]
+fn cheap_look_ups_agree_with_counted_places() {
+    let mut r = Redirected::new(2);
+    let extent = EXTENT as u64;
+    // The extents: one whole place, two of them, one with a slot, slots alone, nothing.
+    (0..3).for_each(|index| r.h.write(index * extent, &[1; EXTENT]));
+    r.write(1, 32, 2);
+    *r.to.lock().expect("one thread") = WriteTo::Fine(DeviceId(1));
+    r.h.write(2 * extent, &[2; 4096]);
+    r.h.write(3 * extent, &[2; 4096]);
+    r.h.flush().expect("a flush");
+    let lookup = r.h.engine.data.base.whereabouts(PolicyIndex(0));
+    let fine = |device| PlaceId { device: DeviceId(device), kind: PlaceKind::Fine };
+    let mut found = Vec::new();
+    for index in 0..5 {
+        let (key, mut ids) = (r.h.key(index), Vec::new());
+        lookup.visit_place_ids(key, &mut |id| ids.push(id));
+        let places = lookup.places(key);
+        assert_eq!(ids, places.as_slice().iter().map(|place| place.id).collect::<Vec<_>>());
+        for id in [WHOLE(0), WHOLE(1), fine(0), fine(1)] {
+            let has_blocks = places.place(id).is_some_and(|place| place.of_extent > 0);
+            assert_eq!(lookup.has_place(key, id), has_blocks, "{id:?} of extent {index}");
+        }
+        found.push(ids);
+    }
+    assert_eq!(
+        found,
+        [vec![WHOLE(0)], vec![WHOLE(0), WHOLE(1)], vec![WHOLE(0), fine(1)], vec![fine(1)], vec![]]
+    );
 }
