@@ -88,3 +88,17 @@ fn too_long_requests_are_refused() {
         assert!(said.contains("has 1000000000000 bytes, more than 4 GiB"), "{command}: {said}");
     }
 }
+
+/// A life would be computed from no time at all.
+#[test]
+fn requests_of_one_moment_have_no_times() {
+    let folder = Pool::empty_folder();
+    let lines: String = (0..20).map(|n| format!("1000,weir,0,Write,{},4096,0\n", n * 4096)).collect();
+    std::fs::write(folder.path("same.csv"), lines).expect("written");
+    let command = ["sim", "flash", "--block", "32", "--format", "msr", "same.csv"];
+    let said = folder.refused(&command, USAGE);
+    assert!(said.contains("same.csv has no times") && said.contains("--closed 16"), "{said}");
+    let closed = [&command[..], &["--closed", "4", "--json"]].concat();
+    let found: serde_json::Value = serde_json::from_str(&folder.run(closed)).expect("JSON");
+    assert!(found["results"][0]["lifetime"]["life_years"].is_null(), "{found}");
+}

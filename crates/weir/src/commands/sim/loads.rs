@@ -4,7 +4,7 @@ use crate::args::TraceOptions;
 use crate::failure::Failure;
 use crate::{pool_file, progress, traces};
 use std::path::Path;
-use weir_model::{ErrorKind, Op};
+use weir_model::{ErrorKind, Nanos, Op};
 use weir_sim::cache::{BlockTraceError, REQUEST_LEN_MAX};
 use weir_sim::{Load, Replay};
 use weir_trace::{Disk, Record, Trace};
@@ -37,7 +37,7 @@ impl LoadSource {
         if weir_sim::load::is_synthetic(words) {
             return Ok(Self { words: words.to_owned(), trace: None, notes: Vec::new() });
         }
-        let help = "name a file, or make up a load that begins with zipf, hotcold, uniform, scan or postmark";
+        let help = "name a file, or a load by its words, like \"zipf rate=1000\": weir help loads";
         let reader = traces::open(Path::new(words), options.format.as_ref(), help)?;
         let trace = progress::during("reading the trace", || Trace::load(reader, options.strict))
             .map_err(|error| traces::trace_failure(&error))?;
@@ -46,9 +46,9 @@ impl LoadSource {
         Ok(Self { words: words.to_owned(), trace: Some(trace), notes })
     }
 
-    /// Whether the load has arrival times.
+    /// Whether the load has arrival times: requests that all have the same time have none.
     pub(super) fn is_timed(&self) -> bool {
-        self.trace.as_ref().is_none_or(|trace| trace.format.timed)
+        self.trace.as_ref().is_none_or(|trace| trace.format.timed && trace.duration() > Nanos(0))
     }
 
     /// Returns the load, positioned at its start, `time_scale` times as slow as a trace was recorded.
