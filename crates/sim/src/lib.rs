@@ -28,6 +28,8 @@ pub mod place;
 pub mod plot;
 mod responses;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 pub mod units;
 mod write_budget;

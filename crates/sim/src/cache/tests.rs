@@ -1,24 +1,14 @@
 //! Tests on small traces with counts computed by hand, and of every setup against a naive implementation.
 
 use super::*;
+use crate::testing::record;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_model::{Bytes, Hint, Nanos, Op, VolumeOffset};
+use weir_model::{Bytes, Op};
 use weir_policy::eviction::Block;
 use weir_trace::{Disk, Record};
-
-fn record(op: Op, offset: u64, len: u64) -> Record {
-    Record {
-        at: Nanos(0),
-        disk: Disk(0),
-        op,
-        offset: VolumeOffset(offset),
-        len: Bytes(len),
-        hint: Hint::None,
-    }
-}
 
 fn load(records: &[Record]) -> BlockTrace {
     let mut loader = Loader::default();

@@ -7,19 +7,12 @@ use super::*;
 use crate::cache::{
     AdmissionPolicy, AdmissionSettings, BlockTrace, EvictionPolicy, Loader, Setup, WriteMode, critical_blocks,
 };
-use weir_model::{Bytes, Hint, Nanos, Op, Seed, VolumeOffset};
+use weir_model::{Bytes, Nanos, Op, Seed, VolumeOffset};
 use weir_policy::reclaim;
-use weir_trace::{Disk, Record};
+use weir_trace::Record;
 
 pub(super) fn record(op: Op, block: u64, blocks: u64) -> Record {
-    Record {
-        at: Nanos(0),
-        disk: Disk(0),
-        op,
-        offset: VolumeOffset(block * 4096),
-        len: Bytes(blocks * 4096),
-        hint: Hint::None,
-    }
+    crate::testing::record(op, block * 4096, blocks * 4096)
 }
 
 pub(super) fn load(records: &[Record]) -> BlockTrace {

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::Replay;
+use crate::testing::record;
 use std::collections::{BTreeMap, VecDeque};
-use weir_model::{Hint, Op, VolumeOffset};
+use weir_model::Op;
 use weir_policy::reclaim::{LogSize, Reclaim, Segment};
-use weir_trace::{Disk, Format, Record, Tally, Trace};
+use weir_trace::{Format, Record, Tally, Trace};
 
 /// What a log commands the layer below.
 #[derive(Clone, Copy, Debug)]
@@ -182,14 +183,7 @@ fn compare(layers: &[NaiveLayer], found: &StackOutcome) -> Result<(), TestCaseEr
 
 /// Writes and TRIMs of any sectors of 1 MiB, after a write of all of it.
 fn requests() -> impl Strategy<Value = Vec<Record>> {
-    let record = |op, sector: u64, sectors: u64| Record {
-        at: Nanos(0),
-        disk: Disk(0),
-        op,
-        offset: VolumeOffset(sector * 512),
-        len: Bytes(sectors * 512),
-        hint: Hint::None,
-    };
+    let record = |op, sector: u64, sectors: u64| record(op, sector * 512, sectors * 512);
     let op = prop_oneof![3 => Just(Op::Write), 1 => Just(Op::Trim)];
     let one = (op, 0_u64..2048, 1_u64..100);
     let one = one.prop_map(move |(op, sector, sectors)| record(op, sector, sectors.min(2048 - sector)));
