@@ -23,7 +23,7 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, REQUEST_LEN_MAX, ReadError};
+pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, ReadError, check_len};
 pub(crate) use blocks::{Request, block_keys, split_key};
 pub use config::CacheConfig;
 pub(crate) use dirty::Dirty;

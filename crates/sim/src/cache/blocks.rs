@@ -177,7 +177,19 @@ pub enum ReadError {
 /// Number of bits of a home that hold the block; the disk is above them.
 const BLOCK_BITS: u32 = 50;
 /// Length of the longest read or write, in bytes.
-pub const REQUEST_LEN_MAX: u64 = 4 << 30;
+const REQUEST_LEN_MAX: u64 = 4 << 30;
+
+/// Checks the length of a request, which a damaged line of a trace may have.
+///
+/// # Errors
+/// Fails if a read or write is longer than real ones are: [`BlockTraceError::RequestTooLong`].
+pub fn check_len(record: &Record) -> Result<(), BlockTraceError> {
+    let (disk, offset, len) = (record.disk.0, record.offset.0, record.len.0);
+    match record.op != Op::Trim && len > REQUEST_LEN_MAX {
+        true => Err(BlockTraceError::RequestTooLong { disk, offset, len }),
+        false => Ok(()),
+    }
+}
 
 /// Returns the homes of the blocks that a record touches: disk and block in one number.
 ///
@@ -190,9 +202,7 @@ pub(crate) fn block_keys(record: &Record, block: BlockSize) -> Result<RangeInclu
     if !in_reach || disk >> (64 - BLOCK_BITS) > 0 {
         return Err(BlockTraceError::OffsetOutOfReach { disk, offset, reach });
     }
-    if record.op != Op::Trim && len > REQUEST_LEN_MAX {
-        return Err(BlockTraceError::RequestTooLong { disk, offset, len });
-    }
+    check_len(record)?;
     let (first, last) = block.touched(record).into_inner();
     let disk = u64::from(disk) << BLOCK_BITS;
     Ok(disk + first..=disk + last)

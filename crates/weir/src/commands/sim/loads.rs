@@ -4,10 +4,10 @@ use crate::args::TraceOptions;
 use crate::failure::Failure;
 use crate::{pool_file, progress, traces};
 use std::path::Path;
-use weir_model::{ErrorKind, Nanos, Op};
-use weir_sim::cache::{BlockTraceError, REQUEST_LEN_MAX};
+use weir_model::{ErrorKind, Nanos};
+use weir_sim::cache::check_len;
 use weir_sim::{Load, Replay};
-use weir_trace::{Disk, Record, Trace};
+use weir_trace::Trace;
 
 /// A load. A trace is read only once.
 pub(super) struct LoadSource {
@@ -17,15 +17,6 @@ pub(super) struct LoadSource {
     trace: Option<Trace>,
     /// Notes on the trace.
     notes: Vec<String>,
-}
-
-/// Fails if a request is longer than real ones are: the load would take as long, and as much memory.
-fn refuse_too_long(trace: &Trace) -> Result<(), Failure> {
-    let is_too_long = |record: &&Record| record.op != Op::Trim && record.len.0 > REQUEST_LEN_MAX;
-    let Some(record) = trace.records.iter().find(is_too_long) else { return Ok(()) };
-    let (Disk(disk), offset, len) = (record.disk, record.offset.0, record.len.0);
-    let error = BlockTraceError::RequestTooLong { disk, offset, len };
-    Err(Failure::from_message(ErrorKind::Usage, &error.to_string()))
 }
 
 impl LoadSource {
@@ -41,7 +32,11 @@ impl LoadSource {
         let reader = traces::open(Path::new(words), options.format.as_ref(), help)?;
         let trace = progress::during("reading the trace", || Trace::load(reader, options.strict))
             .map_err(|error| traces::trace_failure(&error))?;
-        refuse_too_long(&trace)?;
+        // A request of terabytes would take as long, and as much memory.
+        let too_long = trace.records.iter().find_map(|record| check_len(record).err());
+        if let Some(error) = too_long {
+            return Err(Failure::from_message(ErrorKind::Usage, &error.to_string()));
+        }
         let notes = trace.tally.notes(trace.records.len());
         Ok(Self { words: words.to_owned(), trace: Some(trace), notes })
     }
