@@ -1,5 +1,7 @@
 //! The map as the engine uses it: current places, and changes to them.
 
+mod place_ids;
+
 use crate::format::table::Table;
 use crate::format::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
 use crate::log::batch::Commit;
@@ -170,11 +172,16 @@ impl Map {
         }
     }
 
+    /// Returns the word of an extent in the durable map.
+    #[inline(always)]
+    pub(crate) fn durable_word(&self, key: ExtentKey) -> Option<Word> {
+        Word::decode(self.pages.word(self.volume(key.volume)?.tree, key.index))
+    }
+
     /// Returns the durable state of an extent.
     #[inline(always)]
     pub(crate) fn find_durable(&self, key: ExtentKey) -> ExtentState<'_> {
-        let Some(volume) = self.volume(key.volume) else { return ExtentState::Empty };
-        match Word::decode(self.pages.word(volume.tree, key.index)) {
+        match self.durable_word(key) {
             Some(Word::Direct(whole)) => ExtentState::Direct(whole),
             Some(Word::Record(id)) => self.found_record(id),
             _ => ExtentState::Empty,
@@ -191,8 +198,7 @@ impl Map {
 
     /// Returns the durable value of an extent, and its record.
     pub(crate) fn durable_value(&self, key: ExtentKey) -> (Value, Option<RecordId>) {
-        let Some(volume) = self.volume(key.volume) else { return (Value::Empty, None) };
-        match Word::decode(self.pages.word(volume.tree, key.index)) {
+        match self.durable_word(key) {
             Some(Word::Direct(whole)) => (Value::Direct(whole), None),
             Some(Word::Record(id)) => {
                 let record = self.records.get(id).map(Cow::into_owned);

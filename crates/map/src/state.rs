@@ -6,4 +6,5 @@ pub(crate) mod overlay;
 pub(crate) mod pages;
 pub(crate) mod records;
 pub(crate) mod space;
+pub(crate) mod summary;
 pub(crate) mod usage;

@@ -259,21 +259,11 @@ impl weir_policy::placement::PlaceLookup for Whereabouts<'_> {
     }
 
     fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
-        match self.map.find(key) {
-            ExtentState::Empty => false,
-            ExtentState::Direct(whole) => place == PlaceId { device: whole.device, kind: PlaceKind::Whole },
-            ExtentState::Record(record) => {
-                record.places.iter().any(|one| one.at.id() == place && !one.valid.is_empty())
-            }
-        }
+        self.map.has_blocks(key, place)
     }
 
     fn visit_place_ids(&self, key: ExtentKey, visit: &mut dyn FnMut(PlaceId)) {
-        match self.map.find(key) {
-            ExtentState::Empty => {}
-            ExtentState::Direct(whole) => visit(PlaceId { device: whole.device, kind: PlaceKind::Whole }),
-            ExtentState::Record(record) => record.places.iter().for_each(|place| visit(place.at.id())),
-        }
+        self.map.visit_place_ids(key, visit);
     }
 
     fn is_in_memory_besides(&self, key: ExtentKey, blocks: BlockRange) -> bool {

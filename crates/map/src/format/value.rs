@@ -60,9 +60,16 @@ impl Location {
     /// Returns the id of the place among an extent's places.
     pub const fn id(&self) -> PlaceId {
         match self {
-            Self::Whole(whole) => PlaceId { device: whole.device, kind: PlaceKind::Whole },
+            Self::Whole(whole) => whole.id(),
             Self::Fine { device, .. } => PlaceId { device: *device, kind: PlaceKind::Fine },
         }
+    }
+}
+
+impl Whole {
+    /// Returns the id of the place among an extent's places.
+    pub const fn id(self) -> PlaceId {
+        PlaceId { device: self.device, kind: PlaceKind::Whole }
     }
 }
 
@@ -145,6 +152,11 @@ impl Record {
 
     pub(crate) fn place_mut(&mut self, id: PlaceId) -> Option<&mut Place> {
         self.places.iter_mut().find(|p| p.at.id() == id)
+    }
+
+    /// Whether blocks are valid in the place with this id.
+    pub fn has_blocks(&self, id: PlaceId) -> bool {
+        self.places.iter().any(|place| place.at.id() == id && !place.valid.is_empty())
     }
 
     /// Whether some place is valid for the block.

@@ -6,19 +6,20 @@
 use crate::format::blocks::BlockSet;
 use crate::format::codec::{Put, Reader};
 use crate::format::value::{Location, Place, Record, RecordId, Whole};
+use crate::state::summary::Summary;
 use smallvec::SmallVec;
 use std::borrow::Cow;
-use weir_model::{DeviceExtent, DeviceId};
+use weir_model::{DeviceExtent, DeviceId, PlaceId, PlaceKind};
 
 /// The number of records in a group, which a checkpoint writes together.
 pub(crate) const GROUP: usize = 128;
 
 #[derive(Clone, Debug, Default)]
 struct Packed {
-    /// Device in bits 47..32, extent below.
+    /// Device in bits 47..32, extent below. Of a record stored decoded: its [`Summary`].
     at: [u64; 2],
     valid: [u32; 2],
-    /// The number of whole places in `at`, or [`UNUSED`], or [`DECODED`].
+    /// The number of whole places in `at`, or [`UNUSED`], or [`DECODED`], or [`SUMMARIZED`].
     state: u8,
     space_reserved: bool,
     copies: u8,
@@ -28,7 +29,9 @@ struct Packed {
 const _: () = assert!(size_of::<Packed>() <= 40, "references: at most 64 bytes a record of two places");
 
 const UNUSED: u8 = 0xff;
+/// Stored decoded, without a summary, or with one.
 const DECODED: u8 = 0xfe;
+const SUMMARIZED: u8 = 0xfd;
 
 impl Packed {
     const EMPTY: Self =
@@ -46,12 +49,47 @@ impl Packed {
                     packed.at[i] = u64::from(w.device.0) << 32 | u64::from(w.extent.0);
                     packed.valid[i] = place.valid.low_u32();
                 }
-                _ => {
-                    return Self { state: DECODED, decoded: Some(Box::new(record)), ..Self::EMPTY };
-                }
+                _ => return Self::decoded(record),
             }
         }
-        if plain { packed } else { Self { state: DECODED, decoded: Some(Box::new(record)), ..Self::EMPTY } }
+        if plain { packed } else { Self::decoded(record) }
+    }
+
+    fn decoded(record: Record) -> Self {
+        let summary = Summary::of(&record);
+        Self {
+            state: if summary.is_some() { SUMMARIZED } else { DECODED },
+            at: summary.unwrap_or_default().words(),
+            decoded: Some(Box::new(record)),
+            ..Self::EMPTY
+        }
+    }
+
+    /// Whether blocks are valid in that place.
+    #[inline]
+    fn has_blocks(&self, id: PlaceId) -> bool {
+        match (self.state, &self.decoded) {
+            (UNUSED, _) => false,
+            (SUMMARIZED, _) => Summary::from_words(self.at).has_blocks(id),
+            (_, Some(record)) => record.has_blocks(id),
+            (places, None) => (0..usize::from(places)).any(|i| self.whole_id(i) == id && self.valid[i] != 0),
+        }
+    }
+
+    /// Calls `visit` with each place.
+    #[inline]
+    fn visit_places(&self, visit: &mut dyn FnMut(PlaceId)) {
+        match (self.state, &self.decoded) {
+            (UNUSED, _) => {}
+            (SUMMARIZED, _) => Summary::from_words(self.at).ids().for_each(visit),
+            (_, Some(record)) => record.places.iter().for_each(|place| visit(place.at.id())),
+            (places, None) => (0..usize::from(places)).for_each(|i| visit(self.whole_id(i))),
+        }
+    }
+
+    #[inline]
+    fn whole_id(&self, i: usize) -> PlaceId {
+        PlaceId { device: DeviceId((self.at[i] >> 32) as u8), kind: PlaceKind::Whole }
     }
 
     /// Returns the record, borrowed if it is stored decoded.
@@ -175,6 +213,21 @@ impl Records {
     #[inline]
     pub(crate) fn decoded(&self, id: RecordId) -> Option<&Record> {
         self.packed(id)?.decoded.as_deref()
+    }
+
+    /// Whether blocks of the record are valid in that place. Cost: two loads, if its devices are among the
+    /// first 32.
+    #[inline]
+    pub(crate) fn has_blocks(&self, id: RecordId, place: PlaceId) -> bool {
+        self.packed(id).is_some_and(|packed| packed.has_blocks(place))
+    }
+
+    /// Calls `visit` with each place of the record. Cost: as of [`Self::has_blocks`].
+    #[inline]
+    pub(crate) fn visit_places(&self, id: RecordId, visit: &mut dyn FnMut(PlaceId)) {
+        if let Some(packed) = self.packed(id) {
+            packed.visit_places(visit);
+        }
     }
 
     /// Reserves a free id for the caller until it is [set](Self::set) and [dropped](Self::drop_record).
@@ -340,6 +393,29 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
+    /// Compares the look-ups of places with the record.
+    fn assert_places_found(records: &Records, id: RecordId, record: &Record) {
+        let sorted = |mut ids: Vec<PlaceId>| {
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        let mut found = Vec::new();
+        records.visit_places(id, &mut |place| found.push(place));
+        let of_record: Vec<_> = record.places.iter().map(|place| place.at.id()).collect();
+        assert_eq!(sorted(found), sorted(of_record.clone()));
+        // Neither places of the other kind nor such on devices that no summary includes are mistaken for them.
+        let other_kind = |PlaceId { device, kind }| match kind {
+            PlaceKind::Whole => PlaceId { device, kind: PlaceKind::Fine },
+            PlaceKind::Fine => PlaceId { device, kind: PlaceKind::Whole },
+        };
+        let far = |PlaceId { device, kind }| PlaceId { device: DeviceId(device.0 ^ 32), kind };
+        for place in of_record.iter().flat_map(|place| [*place, other_kind(*place), far(*place)]) {
+            let has_blocks = record.places.iter().any(|one| one.at.id() == place && !one.valid.is_empty());
+            assert_eq!(records.has_blocks(id, place), has_blocks, "{place:?}");
+        }
+    }
+
     proptest! {
         /// Compares with a naive twin: a map of decoded records.
         #[test]
@@ -373,6 +449,9 @@ mod tests {
                 prop_assert_eq!(all.live(), twin.len());
                 let filled: BTreeSet<_> = twin.keys().map(|id| *id as usize / GROUP).collect();
                 prop_assert_eq!(all.filled_groups_with(0), filled.len());
+                for (id, record) in &twin {
+                    assert_places_found(all, RecordId(*id), record);
+                }
             }
             let fresh = loaded.reserve();
             prop_assert!(!twin.contains_key(&fresh.0));

@@ -16,6 +16,8 @@ const WRITE_BACKS_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inventory {
     next: ExtentKey,
+    /// The extents with parts on fast devices among those examined, and whether the place is a whole one.
+    found: Vec<(ExtentKey, bool)>,
 }
 
 impl Inventory {
@@ -30,10 +32,13 @@ impl Inventory {
     ) {
         let cut = PartLayout::new(context.extent.blocks());
         let mut stranded = 0;
+        // The table is searched afterwards, many extents in turn, so that the processor waits for several cache
+        // lines at a time.
+        self.found.clear();
         for _ in 0..EXTENTS_PER_ROUND {
             let Some(key) = context.map.next(self.next) else {
                 self.next = ExtentKey::default();
-                return;
+                break;
             };
             self.next = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
             let (mut whole, mut slots, mut slots_elsewhere) = (false, false, false);
@@ -45,10 +50,7 @@ impl Inventory {
                 (false, PlaceKind::Whole) => {}
             });
             if whole || slots {
-                let known = worth.table.get(key).is_some_and(|heat| heat.resident != 0 || heat.whole);
-                if !known {
-                    worth.table.set_resident(key, cut.all(), whole);
-                }
+                self.found.push((key, whole));
                 continue;
             }
             if slots_elsewhere && stranded < WRITE_BACKS_MAX && context.actions.len() < context.actions_max {
@@ -58,6 +60,12 @@ impl Inventory {
                 let blocks = BlockRange { first: 0, count: context.extent.blocks() };
                 context.actions.push(Action::Move { key, blocks, to });
                 stranded += 1;
+            }
+        }
+        for (key, whole) in &self.found {
+            let known = worth.table.get(*key).is_some_and(|heat| heat.resident != 0 || heat.whole);
+            if !known {
+                worth.table.set_resident(*key, cut.all(), *whole);
             }
         }
     }
