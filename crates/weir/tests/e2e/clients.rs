@@ -137,7 +137,22 @@ fn fio_verifies_what_four_jobs_wrote_at_depth_32() {
     if !installed(&["fio"]) {
         return;
     }
-    let pool = Pool::small().create("disk", "512MiB");
+    fio_verifies(&Pool::small().create("disk", "512MiB"));
+}
+
+/// The server polls, and other threads copy long writes to its files.
+#[test]
+fn fio_verifies_what_was_written_to_memory_while_polling() {
+    if !installed(&["fio"]) {
+        return;
+    }
+    let device = |name| format!("[[device]]\nname = \"{name}\"\npath = \"{name}.img\"\nsize = \"512MiB\"\n");
+    let [one, other] = ["one", "other"].map(device);
+    let text = format!("[pool]\nname = \"test\"\npoll = \"200us\"\n\n{one}\n{other}");
+    fio_verifies(&Pool::from_text_in_memory(&text).create("disk", "512MiB"));
+}
+
+fn fio_verifies(pool: &Pool) {
     let server = pool.serve();
     let uri = format!("--uri={}", pool.uri("disk"));
     let common = ["--ioengine=nbd", &uri, "--iodepth=32", "--numjobs=4", "--group_reporting", "--randseed=1"];
@@ -154,5 +169,6 @@ fn fio_verifies_what_four_jobs_wrote_at_depth_32() {
     work("--name=small", &[&region[..], &["--rw=randwrite", "--bs=4k", "--fsync=64"]].concat());
     work("--name=odd", &[&region[..], &["--rw=randwrite", "--bsrange=512-64k", "--blockalign=512"]].concat());
     work("--name=mixed", &[&region[..], &["--rw=randrw", "--bs=8k"]].concat());
+    work("--name=long", &[&region[..], &["--rw=randwrite", "--bsrange=64k-1m", "--blockalign=4k"]].concat());
     server.stop("TERM");
 }

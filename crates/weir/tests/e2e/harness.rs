@@ -40,6 +40,19 @@ impl Pool {
         pool
     }
 
+    /// Like [`Self::from_text`], in a folder in memory, where there is one.
+    pub(crate) fn from_text_in_memory(text: &str) -> Self {
+        let memory = Path::new("/dev/shm");
+        if !memory.is_dir() {
+            println!("left out: /dev/shm is not there, so the pool's files are not in memory");
+            return Self::from_text(text);
+        }
+        let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(memory);
+        let pool = Self { folder: folder.expect("a temporary folder") };
+        std::fs::write(pool.path("pool.toml"), text).expect("the pool file is written");
+        pool
+    }
+
     /// Returns a folder without a pool file, for commands that need none.
     pub(crate) fn empty_folder() -> Self {
         Self { folder: tempfile::Builder::new().prefix("weir-e2e-").tempdir().expect("a temporary folder") }

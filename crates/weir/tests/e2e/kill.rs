@@ -41,6 +41,14 @@ fn durable_data_survives_kills() {
 }
 
 #[test]
+fn durable_data_survives_kills_of_a_server_that_polls_while_others_copy() {
+    let mut rng = seeded();
+    let mut plan = Plan::fixed("adaptive", "", StopKind::Kill);
+    (plan.poll, plan.in_memory) = ("200us", true);
+    PoolUnderTest::new(plan).rounds(rounds(), &mut rng, &mut Counts::default());
+}
+
+#[test]
 fn durable_data_survives_loss_of_all_unflushed_writes() {
     kills("hierarchy", "fault = \"forget-unflushed\"", StopKind::PowerLoss);
 }
@@ -106,7 +114,7 @@ struct PoolUnderTest {
 
 impl PoolUnderTest {
     fn new(plan: Plan) -> Self {
-        let pool = Pool::from_text(&plan.pool_file());
+        let pool = plan.pool();
         pool.run(["pool", "create"]);
         let mut oracle = Oracle::new(&VOLUMES.map(|(_, size, _)| size));
         for (number, (name, size, hardening)) in VOLUMES.into_iter().enumerate() {

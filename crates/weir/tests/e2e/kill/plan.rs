@@ -13,6 +13,10 @@ const FAILING: &str = "bad";
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     policy: &'static str,
+    /// The server's setting `poll`.
+    pub(super) poll: &'static str,
+    /// Whether the devices are files in memory: other threads copy long writes to those.
+    pub(super) in_memory: bool,
     devices: Vec<Device>,
     /// Number of copies of the blocks of each volume.
     pub(super) copies: [u8; 2],
@@ -37,7 +41,8 @@ impl Plan {
     pub(super) fn fixed(policy: &'static str, options: &str, how: StopKind) -> Self {
         let device = |name, size| Device { name, size, options: options.to_owned() };
         let devices = vec![device("fast", "64MiB"), device("slow", "512MiB")];
-        Self { policy, devices, copies: [1, 1], connections: 2, stop: how, fails: false }
+        let (poll, in_memory) = ("auto", false);
+        Self { policy, poll, in_memory, devices, copies: [1, 1], connections: 2, stop: how, fails: false }
     }
 
     /// Draws a plan: devices of different speed, any policy, volumes of one or two copies. If a device fails,
@@ -85,11 +90,21 @@ impl Plan {
         // Two copies require a mirrored map.
         let most = if mirrored { 2 } else { 1 };
         let copies = [1 + rng.below(most) as u8, 1 + rng.below(most) as u8];
-        Self { policy, devices, copies, connections: 1 + rng.below(3), stop: how, fails }
+        let connections = 1 + rng.below(3);
+        let poll = pick::<&str>(rng, &["auto", "off", "200us"]);
+        let in_memory = rng.chance(0.5);
+        Self { policy, poll, in_memory, devices, copies, connections, stop: how, fails }
     }
 
-    pub(super) fn pool_file(&self) -> String {
-        let mut text = format!("[pool]\nname = \"test\"\npolicy = \"{}\"\n", self.policy);
+    /// Returns the pool, not yet created.
+    pub(super) fn pool(&self) -> Pool {
+        let new = if self.in_memory { Pool::from_text_in_memory } else { Pool::from_text };
+        new(&self.pool_file())
+    }
+
+    fn pool_file(&self) -> String {
+        let Self { policy, poll, .. } = self;
+        let mut text = format!("[pool]\nname = \"test\"\npolicy = \"{policy}\"\npoll = \"{poll}\"\n");
         for Device { name, size, options } in &self.devices {
             let _ = write!(
                 text,
