@@ -18,6 +18,10 @@ use std::ops::ControlFlow;
 use weir_model::{Bytes, SECTOR, VolumeId};
 
 mod export;
+mod select;
+
+use select::Selection;
+pub use select::{Candidate, Candidates};
 
 /// The blocks of a sub-region, and the sub-regions of a region: as many as fit a page of 4 KiB.
 const BTES: usize = 1024;
@@ -108,66 +112,6 @@ pub const fn inverse_bitmap(len: Bytes) -> u16 {
     1 << 7u32.saturating_sub(log)
 }
 
-/// The most costly blocks of a sub-region.
-#[derive(Clone, Copy, Debug)]
-pub struct Candidates<'t> {
-    /// The sub-region's first block.
-    pub start: BlockAddress,
-    candidates: &'t [Candidate],
-    page: &'t [Bte; BTES],
-}
-
-impl Candidates<'_> {
-    /// Iterates over the blocks, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = Candidate> {
-        self.candidates.iter().copied()
-    }
-
-    /// Whether a block has the flag.
-    #[inline]
-    pub fn has(&self, block: Candidate, flag: Flags) -> bool {
-        self.page[usize::from(block.offset())].flags & flag.0 != 0
-    }
-}
-
-/// A block among the most costly ones of a sub-region. The more costly one is less; of equal ones the first
-/// block. It is the counter's complement with the block below it, because plain numbers are sorted several
-/// times as fast as entries by their counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Candidate(u32);
-
-impl Candidate {
-    #[inline]
-    fn new(offset: u32, counter: u16) -> Self {
-        Self(u32::from(!counter) << BTES.ilog2() | offset)
-    }
-
-    /// Returns the block as an offset from the sub-region's first.
-    #[inline]
-    pub const fn offset(self) -> u16 {
-        (self.0 % BTES as u32) as u16
-    }
-}
-
-/// Collects the most costly blocks of a page, at most `quota` of them, in no particular order.
-fn select_costliest(page: &[Bte; BTES], quota: u64, candidates: &mut Vec<Candidate>) {
-    candidates.resize(BTES, Candidate(0));
-    let mut counted = 0;
-    // Without branches, which the processor could not foresee: used blocks are scattered.
-    for (offset, block) in (0u32..).zip(page) {
-        candidates[counted % BTES] = Candidate::new(offset, block.counter);
-        counted += usize::from(block.counter > 0);
-    }
-    candidates.truncate(counted);
-    let wanted = usize::try_from(quota).unwrap_or(usize::MAX);
-    if wanted < candidates.len() {
-        if wanted > 0 {
-            candidates.select_nth_unstable(wanted);
-        }
-        candidates.truncate(wanted);
-    }
-}
-
 /// The table.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
@@ -178,6 +122,7 @@ pub struct BlockTable {
     bgd: Vec<Entry>,
     bmds: Vec<BmdPage>,
     btes: Vec<BtePage>,
+    selection: Selection,
 }
 
 impl BlockTable {
@@ -250,12 +195,12 @@ impl BlockTable {
             + self.bgd.capacity() * size_of::<Entry>();
         let pages = self.bmds.len() * size_of::<[Entry; BMDS]>() + self.btes.len() * size_of::<[Bte; BTES]>();
         let pointers = (self.bmds.capacity() + self.btes.capacity()) * size_of::<usize>();
-        Bytes((regions + pages + pointers) as u64)
+        Bytes((regions + pages + pointers + self.selection.memory()) as u64)
     }
 
     /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`],
     /// those of a sub-region by counter, descending.
-    pub fn candidates(&self, quota: u64) -> Vec<BlockAddress> {
+    pub fn candidates(&mut self, quota: u64) -> Vec<BlockAddress> {
         let mut list = Vec::new();
         let _ = self.visit_candidates(quota, |found| {
             let mut blocks: Vec<_> = found.iter().collect();
@@ -273,14 +218,25 @@ impl BlockTable {
     /// counter, descending. An unused share passes to the next. Cost: visits all blocks of the sub-regions
     /// that were ever accessed.
     pub fn visit_candidates(
+        &mut self,
+        quota: u64,
+        visit: impl FnMut(Candidates<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut selection = std::mem::take(&mut self.selection);
+        let end = self.visit_selected(quota, &mut selection, visit);
+        self.selection = selection;
+        end
+    }
+
+    fn visit_selected(
         &self,
         mut quota: u64,
+        selection: &mut Selection,
         mut visit: impl FnMut(Candidates<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mut bgd: Vec<_> = self.all_regions().filter(|(.., e)| e.counter > 0).collect();
         bgd.sort_unstable_by_key(|(volume, region, e)| (e.unique, *volume, *region));
         let mut bgd_count: u64 = bgd.iter().map(|(.., e)| u64::from(e.counter)).sum();
-        let mut candidates = Vec::with_capacity(BTES);
         for (volume, region, entry) in bgd {
             if quota == 0 {
                 break;
@@ -289,7 +245,7 @@ impl BlockTable {
             bgd_count -= u64::from(entry.counter);
             quota -= bmd_quota;
             let start = BlockAddress { volume, block: region * REGION };
-            self.visit_region(start, entry, &mut bmd_quota, &mut candidates, &mut visit)?;
+            self.visit_region(start, entry, &mut bmd_quota, selection, &mut visit)?;
             quota += bmd_quota;
         }
         ControlFlow::Continue(())
@@ -301,7 +257,7 @@ impl BlockTable {
         start: BlockAddress,
         region: Entry,
         quota: &mut u64,
-        candidates: &mut Vec<Candidate>,
+        selection: &mut Selection,
         visit: &mut impl FnMut(Candidates<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let page = &self.bmds[region.child as usize];
@@ -315,7 +271,8 @@ impl BlockTable {
             let bte_quota = *quota * u64::from(entry.counter) / bmd_count;
             bmd_count -= u64::from(entry.counter);
             let page = &self.btes[entry.child as usize];
-            select_costliest(page, bte_quota, candidates);
+            selection.select_costliest(entry.child as usize, page, bte_quota);
+            let candidates = &selection.candidates[..];
             *quota -= candidates.len() as u64;
             if !candidates.is_empty() {
                 let start = BlockAddress { block: start.block + (i * BTES) as u64, ..start };
@@ -328,6 +285,7 @@ impl BlockTable {
     /// Forgets a volume; its pages stay, empty, until the table is rebuilt from an export.
     pub fn forget(&mut self, volume: VolumeId) {
         self.regions.retain(|(of, _), _| *of != volume);
+        self.selection.clear();
         self.latest = None;
     }
 

@@ -1,5 +1,5 @@
-//! The places that extents have, without the blocks that are valid there. Policies ask for them far more often
-//! than for blocks, of many extents in turn.
+//! The places that extents have, without the blocks that are valid there. Policies ask for them far more
+//! often than for blocks, of many extents in turn.
 
 use super::Map;
 use crate::format::value::{Value, Word};

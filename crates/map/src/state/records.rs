@@ -404,7 +404,7 @@ mod tests {
         records.visit_places(id, &mut |place| found.push(place));
         let of_record: Vec<_> = record.places.iter().map(|place| place.at.id()).collect();
         assert_eq!(sorted(found), sorted(of_record.clone()));
-        // Neither places of the other kind nor such on devices that no summary includes are mistaken for them.
+        // Places of the other kind, or on devices that no summary includes, are not mistaken for them.
         let other_kind = |PlaceId { device, kind }| match kind {
             PlaceKind::Whole => PlaceId { device, kind: PlaceKind::Fine },
             PlaceKind::Fine => PlaceId { device, kind: PlaceKind::Whole },

@@ -141,10 +141,30 @@ proptest! {
         candidates.sort_unstable();
         prop_assert_eq!(candidates, blocks.keys().copied().filter(is_counted).collect::<Vec<_>>());
         prop_assert!(table.candidates(3).len() <= 3);
-        let again = BlockTable::import(&table.export()).expect("what was exported");
+        let mut again = BlockTable::import(&table.export()).expect("what was exported");
         prop_assert_eq!(again.export(), table.export());
         prop_assert_eq!(again.candidates(5), table.candidates(5));
         prop_assert!(blocks.keys().all(|b| again.counter(*b) == table.counter(*b)));
+    }
+
+    /// What is remembered of earlier selections does not change the next ones: an imported table has none.
+    #[test]
+    fn repeated_selections_match_first_ones(
+        steps in prop::collection::vec(
+            (prop::collection::vec((0u64..2048, 1u64..200, 0u16..8, 1u16..700), 0..12), 0u64..1500),
+            1..12,
+        ),
+    ) {
+        let mut table = BlockTable::default();
+        for (accesses, quota) in steps {
+            for (first, count, log, times) in accesses {
+                // Many times, at times, so that counters are halved.
+                (0..times).for_each(|_| table.access(VolumeId(0), first, 1, 1 << log));
+                table.access(VolumeId(0), first, count, 1 << log);
+            }
+            let mut again = BlockTable::import(&table.export()).expect("what was exported");
+            prop_assert_eq!(table.candidates(quota), again.candidates(quota), "quota {}", quota);
+        }
     }
 
     #[test]

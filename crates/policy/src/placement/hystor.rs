@@ -39,6 +39,7 @@ use super::{
 use crate::BlockTable;
 use crate::block_table::{BlockAddress, Candidate, Flags, inverse_bitmap};
 use areas::{Areas, Extent};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind};
@@ -85,35 +86,36 @@ const WAITING_METADATA_MAX: usize = 1 << 14;
 #[derive(Clone, Debug)]
 struct Update {
     key: ExtentKey,
-    blocks: Vec<u16>,
+    blocks: Offsets,
 }
 
-/// The costly blocks of an extent.
-#[derive(Clone, Debug, Default)]
+/// Blocks of an extent: mostly few, and all of a period's updates are planned anew each period.
+type Offsets = SmallVec<[u16; 16]>;
+
+/// The costly blocks of an extent: the first of them, whether one is resident, and whether one is not.
+#[derive(Clone, Copy, Debug, Default)]
 struct CostlyExtent {
     costliest: Option<Candidate>,
     has_resident: bool,
-    /// Those that are not resident.
-    new: Vec<Candidate>,
+    has_new: bool,
 }
 
 impl CostlyExtent {
+    #[inline]
     fn add(&mut self, block: Candidate, is_resident: bool) {
         self.costliest = Some(self.costliest.map_or(block, |costliest| costliest.min(block)));
         self.has_resident |= is_resident;
-        if !is_resident {
-            self.new.push(block);
-        }
+        self.has_new |= !is_resident;
     }
 }
 
 /// Returns the most costly of these blocks of an extent, at most `count`, in order of address.
-fn most_costly(mut blocks: Vec<Candidate>, count: usize, blocks_per_extent: u16) -> Vec<u16> {
+fn most_costly(blocks: &mut Vec<Candidate>, count: usize, blocks_per_extent: u16) -> Offsets {
     if blocks.len() > count {
         blocks.sort_unstable();
         blocks.truncate(count);
     }
-    let mut blocks: Vec<_> = blocks.iter().map(|block| block.offset() % blocks_per_extent).collect();
+    let mut blocks: Offsets = blocks.iter().map(|block| block.offset() % blocks_per_extent).collect();
     blocks.sort_unstable();
     blocks
 }
@@ -242,30 +244,37 @@ impl Hystor {
         // Program 1 names blocks sub-region by sub-region. Extents, which are not larger, are collected here,
         // to be visited in the order of their most costly blocks.
         let mut extents: Vec<CostlyExtent> = Vec::new();
-        let mut order: Vec<(Candidate, usize)> = Vec::new();
+        let mut order: Vec<(Candidate, u16)> = Vec::new();
+        let mut new: Vec<Candidate> = Vec::new();
+        // Extents are a power of two: a shift, because all costly blocks are visited.
+        let nth_of = |block: Candidate| block.offset() >> blocks.ilog2();
         let _ = table.visit_candidates(quota.remap, |found| {
+            extents.clear();
             for block in found.iter() {
-                let nth = usize::from(block.offset() / blocks);
+                let nth = usize::from(nth_of(block));
                 if nth >= extents.len() {
                     extents.resize(nth + 1, CostlyExtent::default());
                 }
                 extents[nth].add(block, found.has(block, Flags::RESIDENT));
             }
-            let costliest =
-                extents.iter().enumerate().filter_map(|(nth, extent)| Some((extent.costliest?, nth)));
+            let costliest = (0u16..).zip(&extents).filter_map(|(nth, extent)| Some((extent.costliest?, nth)));
             order.clear();
             order.extend(costliest);
             order.sort_unstable();
             let first = found.start.block / u64::from(blocks);
             for (_, nth) in &order {
-                let key = ExtentKey { volume: found.start.volume, index: ExtentIndex(first + *nth as u64) };
+                let key =
+                    ExtentKey { volume: found.start.volume, index: ExtentIndex(first + u64::from(*nth)) };
                 areas.touch(key);
-                let CostlyExtent { has_resident, mut new, .. } = std::mem::take(&mut extents[*nth]);
-                if has_resident && !context.map.has_place(key, fine(fast)) {
-                    new = found.iter().filter(|block| usize::from(block.offset() / blocks) == *nth).collect();
-                }
-                if !new.is_empty() {
-                    let blocks = most_costly(new, changes, blocks);
+                let CostlyExtent { has_resident, has_new, .. } = extents[usize::from(*nth)];
+                let is_missing = has_resident && !context.map.has_place(key, fine(fast));
+                if is_missing || has_new {
+                    let wanted = |block: &Candidate| {
+                        nth_of(*block) == *nth && (is_missing || !found.has(*block, Flags::RESIDENT))
+                    };
+                    new.clear();
+                    new.extend(found.iter().filter(wanted));
+                    let blocks = most_costly(&mut new, changes, blocks);
                     changes -= blocks.len();
                     updates.push_back(Update { key, blocks });
                 }

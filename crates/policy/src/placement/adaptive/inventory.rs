@@ -32,8 +32,8 @@ impl Inventory {
     ) {
         let cut = PartLayout::new(context.extent.blocks());
         let mut stranded = 0;
-        // The table is searched afterwards, many extents in turn, so that the processor waits for several cache
-        // lines at a time.
+        // The table is searched afterwards, many extents in turn, so that the processor waits for several
+        // cache lines at a time.
         self.found.clear();
         for _ in 0..EXTENTS_PER_ROUND {
             let Some(key) = context.map.next(self.next) else {
