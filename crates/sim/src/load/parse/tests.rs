@@ -86,3 +86,16 @@ fn short_phases_take_no_time() {
     make("uniform rate=0.01 for=1us / scan rate=0.01 for=2us", 1);
     make("uniform rate=0.01 for=5000000h / uniform rate=0.01 for=5000000h", 1);
 }
+
+#[test]
+fn requests_larger_than_the_data_are_refused() {
+    let error = |words: &str| parse(words, 1, size, duration).err().map(|error| error.to_string());
+    let later = "uniform over=1MiB / zipf size=64KiB over=32KiB";
+    for words in ["uniform size=4KiB:9,64KiB:1 over=32KiB", "scan size=1MiB over=512KiB", later] {
+        let text = error(words).expect("requests that are larger than the data");
+        assert!(text.contains("over="), "{text}");
+    }
+    for words in ["uniform size=32KiB over=32KiB", "scan over=4KiB"] {
+        assert_eq!(error(words), None, "{words}");
+    }
+}

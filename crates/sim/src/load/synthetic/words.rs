@@ -25,6 +25,8 @@ const VALID_RUNS: &str =
     "from 1 to 100000 requests, or several lengths with weights from 1 to 1000000: 1:12,2:1";
 const VALID_OFFSET: &str = "whole sectors of 512 bytes, up to 64TiB";
 
+/// The default size of a scan's requests.
+const SCAN_SIZE: Bytes = Bytes::kib(256);
 const KEYS: &str = "theta, hot, part, hits, run, streams, pieces, gap, reads, size, writes, written, over, \
                     at, rate, for, think";
 
@@ -83,7 +85,7 @@ pub(super) fn phase(
     let pattern = words.next().unwrap_or_default();
     check_pattern(pattern, is_first)?;
     let (mut shape, mut written) = (Shape::default(), None);
-    let sizes = vec![(if pattern == "scan" { Bytes::kib(256) } else { Bytes(BLOCK) }, 1)];
+    let sizes = vec![(if pattern == "scan" { SCAN_SIZE } else { Bytes(BLOCK) }, 1)];
     let mut phase = Phase {
         pattern: Pattern::Uniform,
         reads: 1.0,
@@ -143,6 +145,7 @@ pub(super) fn phase(
             _ => return Err(format!("a load has no {key:?}; there are {KEYS}")),
         }
     }
+    check_sizes(&phase, pattern)?;
     let written = written.map(|part| {
         // Whole blocks, at least one.
         let size = Bytes(((block_count(phase.data_size) as f64 * part) as u64).max(1) * BLOCK);
@@ -162,6 +165,20 @@ fn check_pattern(pattern: &str, is_first: bool) -> Result<(), Mistake> {
             "a phase of a load begins with {pattern:?}; begin it with zipf, hotcold, uniform, scan or \
              sweep{after}"
         )),
+    }
+}
+
+/// Refuses requests that are larger than the data. A scan's default size is cut to it.
+fn check_sizes(phase: &Phase, pattern: &str) -> Result<(), Mistake> {
+    let is_default = pattern == "scan" && matches!(phase.sizes[..], [(size, _)] if size == SCAN_SIZE);
+    let reads = phase.sizes.iter().filter(|_| !is_default);
+    let largest = reads.chain(phase.write_sizes.iter().flatten()).map(|(size, _)| *size).max();
+    match largest.filter(|largest| *largest > phase.data_size) {
+        Some(largest) => Err(format!(
+            "a load with requests of {largest} over {}: give it more data (over=) or smaller requests",
+            phase.data_size
+        )),
+        None => Ok(()),
     }
 }
 
