@@ -17,6 +17,12 @@ impl Candidates<'_> {
         self.candidates.iter().copied()
     }
 
+    /// Returns the address of a block.
+    #[inline]
+    pub fn address(&self, block: Candidate) -> BlockAddress {
+        BlockAddress { block: self.start.block + u64::from(block.offset()), ..self.start }
+    }
+
     /// Whether a block has the flag.
     #[inline]
     pub fn has(&self, block: Candidate, flag: Flags) -> bool {

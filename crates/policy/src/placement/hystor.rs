@@ -22,26 +22,29 @@
 //! is nearer to the first than to the slowest (as a ratio).
 //!
 //! A difference: blocks are remapped one by one, but the two lists are kept by extent, where a resident
-//! extent is one with resident blocks: 48 bytes per extent instead of per block. An extent is in one area at
-//! a time.
+//! extent is one with resident blocks: 48 bytes per extent instead of per block. With
+//! `resident_list = "blocks"` the resident list is by block, as published. An extent is in one area at a
+//! time.
 //!
 //! When not: once the fast device is saturated it stays so, because the policy ignores load.
 
 mod areas;
 mod copies;
 mod explain;
+mod plan;
+mod resident_list;
 
 use super::allocation::{fastest, is_metadata};
 use super::{
     Access, Action, DeviceView, KeptPlaces, Key, Placement, PolicyContext, Question, ReadFrom, Reasons,
     Settings, Stripe, Subscriptions, WriteTo,
 };
-use crate::BlockTable;
-use crate::block_table::{BlockAddress, Candidate, Flags, inverse_bitmap};
+use crate::block_table::{BlockAddress, Flags, inverse_bitmap};
+use crate::{BlockTable, Lru};
 use areas::{Areas, Extent};
+use resident_list::ResidentBlocks;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind};
 
 const PERIOD: Key = Key::time("period", Nanos::secs(10), "how often the costly blocks are named anew");
@@ -67,10 +70,16 @@ const READS: Key = Key::choice(
     "where blocks are read that are on the fast device too: there, or where the answer is expected sooner",
 );
 const SOONEST: usize = 1;
+const LIST: Key = Key::choice(
+    "resident_list",
+    &["extents", "blocks"],
+    "what leaves the remap area for new blocks: whole extents, or single blocks as published, in more memory",
+);
+const BLOCKS: usize = 1;
 
 /// The tunable constants.
 pub(super) const KEYS: &[Key] =
-    &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA, READS];
+    &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA, READS, LIST];
 
 /// The interval of rounds: actions are requested in small portions.
 const ROUND: Nanos = Nanos::millis(100);
@@ -91,34 +100,6 @@ struct Update {
 
 /// Blocks of an extent: mostly few, and all of a period's updates are planned anew each period.
 type Offsets = SmallVec<[u16; 16]>;
-
-/// The costly blocks of an extent: the first of them, whether one is resident, and whether one is not.
-#[derive(Clone, Copy, Debug, Default)]
-struct CostlyExtent {
-    costliest: Option<Candidate>,
-    has_resident: bool,
-    has_new: bool,
-}
-
-impl CostlyExtent {
-    #[inline]
-    fn add(&mut self, block: Candidate, is_resident: bool) {
-        self.costliest = Some(self.costliest.map_or(block, |costliest| costliest.min(block)));
-        self.has_resident |= is_resident;
-        self.has_new |= !is_resident;
-    }
-}
-
-/// Returns the most costly of these blocks of an extent, at most `count`, in order of address.
-fn most_costly(blocks: &mut Vec<Candidate>, count: usize, blocks_per_extent: u16) -> Offsets {
-    if blocks.len() > count {
-        blocks.sort_unstable();
-        blocks.truncate(count);
-    }
-    let mut blocks: Offsets = blocks.iter().map(|block| block.offset() % blocks_per_extent).collect();
-    blocks.sort_unstable();
-    blocks
-}
 
 /// The state of the policy.
 #[derive(Clone, Debug)]
@@ -142,6 +123,7 @@ pub struct Hystor {
     /// Whether the second device was searched for.
     second_searched: bool,
     areas: Areas,
+    resident_blocks: ResidentBlocks,
     updates: VecDeque<Update>,
     /// Metadata seen while no action could be requested: it is remapped before the costly blocks.
     waiting_metadata: VecDeque<Update>,
@@ -183,6 +165,7 @@ impl Hystor {
             second: None,
             second_searched: false,
             areas: Areas::default(),
+            resident_blocks: (settings.choice(&LIST) == BLOCKS).then(|| Lru::new(usize::MAX)),
             updates: VecDeque::new(),
             waiting_metadata: VecDeque::new(),
             next_period: Nanos(0),
@@ -218,6 +201,9 @@ impl Hystor {
         for block in range.first..range.end() {
             let at = BlockAddress { volume: key.volume, block: first + u64::from(block) };
             self.table.set(at, Flags::RESIDENT, true);
+            if let Some(list) = &mut self.resident_blocks {
+                list.insert(at, ());
+            }
         }
     }
 
@@ -227,63 +213,19 @@ impl Hystor {
         for block in first..first + u64::from(blocks) {
             let at = BlockAddress { volume: key.volume, block };
             if self.table.has(at, Flags::RESIDENT) {
-                self.table.set(at, Flags::RESIDENT, false);
-                // The next access is a first one again.
-                self.table.set(at, Flags::METADATA, false);
+                self.clear_flags(at);
+                if let Some(list) = &mut self.resident_blocks {
+                    list.remove(&at);
+                }
             }
         }
     }
 
-    /// Selects the costly blocks: resident ones go to the top of the list, the others are planned to be
-    /// copied, until enough change.
-    fn plan(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota) {
-        let blocks = context.extent.blocks();
-        let mut changes = (self.update * quota.remap as f64) as usize;
-        self.updates.clear();
-        let Self { table, areas, updates, .. } = self;
-        // Program 1 names blocks sub-region by sub-region. Extents, which are not larger, are collected here,
-        // to be visited in the order of their most costly blocks.
-        let mut extents: Vec<CostlyExtent> = Vec::new();
-        let mut order: Vec<(Candidate, u16)> = Vec::new();
-        let mut new: Vec<Candidate> = Vec::new();
-        // Extents are a power of two: a shift, because all costly blocks are visited.
-        let nth_of = |block: Candidate| block.offset() >> blocks.ilog2();
-        let _ = table.visit_candidates(quota.remap, |found| {
-            extents.clear();
-            for block in found.iter() {
-                let nth = usize::from(nth_of(block));
-                if nth >= extents.len() {
-                    extents.resize(nth + 1, CostlyExtent::default());
-                }
-                extents[nth].add(block, found.has(block, Flags::RESIDENT));
-            }
-            let costliest = (0u16..).zip(&extents).filter_map(|(nth, extent)| Some((extent.costliest?, nth)));
-            order.clear();
-            order.extend(costliest);
-            order.sort_unstable();
-            let first = found.start.block / u64::from(blocks);
-            for (_, nth) in &order {
-                let key =
-                    ExtentKey { volume: found.start.volume, index: ExtentIndex(first + u64::from(*nth)) };
-                areas.touch(key);
-                let CostlyExtent { has_resident, has_new, .. } = extents[usize::from(*nth)];
-                let is_missing = has_resident && !context.map.has_place(key, fine(fast));
-                if is_missing || has_new {
-                    let wanted = |block: &Candidate| {
-                        nth_of(*block) == *nth && (is_missing || !found.has(*block, Flags::RESIDENT))
-                    };
-                    new.clear();
-                    new.extend(found.iter().filter(wanted));
-                    let blocks = most_costly(&mut new, changes, blocks);
-                    changes -= blocks.len();
-                    updates.push_back(Update { key, blocks });
-                }
-                if changes == 0 {
-                    return ControlFlow::Break(());
-                }
-            }
-            ControlFlow::Continue(())
-        });
+    /// Marks a block as not resident.
+    fn clear_flags(&mut self, at: BlockAddress) {
+        self.table.set(at, Flags::RESIDENT, false);
+        // The next access is a first one again.
+        self.table.set(at, Flags::METADATA, false);
     }
 
     /// Requests the copies of waiting metadata and the planned ones, a run of an extent at a time, in
@@ -297,7 +239,7 @@ impl Hystor {
             let Some(mut update) = waiting.or_else(|| self.next_planned(context)) else { return };
             let run = first_run(&update.blocks);
             if self.areas.resident_blocks() + u64::from(run.count) > quota.remap {
-                self.evict(context, fast);
+                self.evict(context, fast, run.count);
             }
             context.actions.push(Action::Copy { key: update.key, blocks: run, to: fine(fast) });
             self.remap(context, update.key, run);
@@ -327,9 +269,22 @@ impl Hystor {
         None
     }
 
-    /// Evicts the extent at the bottom of the resident list: it is dropped if clean, else written back.
-    fn evict(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId) {
-        let Some(key) = self.areas.oldest_resident() else { return };
+    /// Makes room for new blocks: evicts the extent at the bottom of the resident list, or as many blocks.
+    fn evict(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, wanted: u16) {
+        match self.resident_blocks {
+            Some(_) => self.evict_blocks(context, fast, wanted),
+            None => self.evict_extent(context, fast),
+        }
+    }
+
+    fn evict_extent(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId) {
+        if let Some(key) = self.areas.oldest_resident() {
+            self.evict_whole(context, key, fast);
+        }
+    }
+
+    /// Evicts an extent: it is dropped if clean, else written back.
+    fn evict_whole(&mut self, context: &mut PolicyContext<'_>, key: ExtentKey, fast: DeviceId) {
         let places = context.map.places(key);
         self.areas.forget(key);
         self.unmap(key, context.extent.blocks());
@@ -454,6 +409,7 @@ impl Placement for Hystor {
         let first = first_block(key, context.extent.blocks()) + u64::from(blocks.first);
         self.table.access(key.volume, first, blocks.count.into(), inverse_bitmap(access.run));
         self.areas.touch(key);
+        self.touch_blocks(key, first, blocks.count);
         if self.metadata == OFF || !is_metadata(access) {
             return;
         }
@@ -533,6 +489,7 @@ impl Placement for Hystor {
         if before.is_some_and(|before| before != id) {
             // The blocks on the other device are unknown now; it may come back.
             (self.areas, self.adoption_cursor) = (Areas::default(), Some(ExtentKey::default()));
+            self.resident_blocks = self.resident_blocks.take().map(|_| Lru::new(usize::MAX));
             self.updates.clear();
             self.waiting_metadata.clear();
         }

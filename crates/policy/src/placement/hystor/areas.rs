@@ -131,6 +131,14 @@ impl Areas {
         self.resident_blocks += u64::from(extent.blocks);
     }
 
+    /// Notes that a block of a resident extent leaves.
+    pub(super) fn remove_resident_block(&mut self, key: ExtentKey) {
+        if let Some(known) = self.residents.get_mut(&key).filter(|known| known.blocks > 0) {
+            known.blocks -= 1;
+            self.resident_blocks -= 1;
+        }
+    }
+
     /// Puts the extent in the write-back area.
     pub(super) fn add_buffered(&mut self, key: ExtentKey, extent: Extent) {
         if let Some(known) = self.buffered.touch(key).filter(|known| known.dirty > 0 && extent.dirty > 0) {

@@ -48,9 +48,47 @@ fn blocks_read_often_by_small_requests_are_copied() {
     // Its home is kept: a clean copy is simply dropped, and written blocks are moved home.
     pool.write(&mut policy, 3, 7, Bytes::kib(4));
     assert_eq!(pool.map.places(key(3)).place(to).map(|p| p.sole), Some(1));
-    pool.ask(|context| policy.evict(context, DeviceId(0)));
-    let (_, actions) = pool.ask(|context| policy.evict(context, DeviceId(0)));
+    pool.ask(|context| policy.evict(context, DeviceId(0), 1));
+    let (_, actions) = pool.ask(|context| policy.evict(context, DeviceId(0), 1));
     assert_eq!(actions, [Action::Move { key: key(3), blocks: range(0, 32), to: whole(2) }]);
+}
+
+fn with_list<'a>(settings: &[(&'a Key, f64)], by_blocks: bool) -> Vec<(&'a Key, f64)> {
+    [settings, &[(&LIST, f64::from(u8::from(by_blocks)))]].concat()
+}
+
+/// With the list by blocks, the block that was used last stays although the others of its extent leave.
+#[test]
+fn blocks_leave_one_by_one() {
+    let (mut pool, mut policy) = (pool(), hystor(&with_list(REMAP_ONLY, true)));
+    pool.round(&mut policy);
+    pool.read(&mut policy, 5, 0, Bytes::kib(16));
+    pool.now = Nanos::secs(10);
+    let actions = pool.round(&mut policy);
+    pool.act(&actions);
+    assert_eq!(policy.areas.resident_blocks(), 4);
+    pool.read(&mut policy, 5, 0, Bytes::kib(4));
+    pool.read(&mut policy, 5, 2, Bytes::kib(4));
+    let gone = |pool: &mut Pool, policy: &mut Hystor, wanted| {
+        let (_, actions) = pool.ask(|context| policy.evict(context, DeviceId(0), wanted));
+        pool.act(&actions);
+        actions
+    };
+    let drop = |block| Action::Drop { key: key(5), blocks: range(block, 1), from: fine(0) };
+    assert_eq!(gone(&mut pool, &mut policy, 1), [drop(1)]);
+    assert_eq!(pool.map.places(key(5)).place(fine(0)).map(|place| place.of_extent), Some(3));
+    pool.write(&mut policy, 5, 0, Bytes::kib(4));
+    // A dirty block of the extent: its blocks are written back as they leave.
+    let home = whole(2);
+    let back = |blocks| Action::Move { key: key(5), blocks, to: home };
+    assert_eq!(gone(&mut pool, &mut policy, 2), [back(range(3, 1)), back(range(2, 1))]);
+    assert_eq!(policy.areas.resident_blocks(), 1);
+    assert_eq!(
+        gone(&mut pool, &mut policy, 1),
+        [back(range(0, 32))],
+        "the last one takes the extent with it"
+    );
+    assert_eq!((policy.areas.resident_blocks(), policy.areas.is_resident(key(5))), (0, false));
 }
 
 #[test]
@@ -318,8 +356,9 @@ proptest! {
     fn counts_match_map(
         steps in prop::collection::vec((0u8..8, 0u64..16, 0u16..32, 1u64..9), 1..200),
         metadata: bool,
+        by_blocks: bool,
     ) {
-        let (mut pool, mut policy) = (pool(), hystor(HALF));
+        let (mut pool, mut policy) = (pool(), hystor(&with_list(HALF, by_blocks)));
         for (what, extent, first, count) in steps {
             let bytes = Bytes(count.min(32 - u64::from(first)) * 4096);
             match what {
@@ -343,6 +382,13 @@ proptest! {
                 .sum();
             prop_assert!(policy.areas.blocks() >= there, "{} of {there}", policy.areas.blocks());
             prop_assert!(policy.areas.buffered_blocks() <= 64 + 32);
+            if let Some(list) = &policy.resident_blocks {
+                let listed: Vec<_> = list.iter().map(|(at, ())| at).collect();
+                let is_listed = |at: &BlockAddress| policy.table.has(*at, Flags::RESIDENT);
+                prop_assert!(listed.iter().all(is_listed));
+                let all = (0..16 * 32).map(|block| BlockAddress { volume: key(0).volume, block });
+                prop_assert_eq!(all.filter(is_listed).count(), listed.len());
+            }
         }
         // In quiet periods, dirty blocks stay below the high watermark, except for the blocks that one extent
         // may add: a write in place can make clean blocks of it dirty, which is noticed at the next look.
@@ -364,8 +410,9 @@ proptest! {
     #[test]
     fn every_dirty_block_is_duplexed(
         steps in prop::collection::vec((0u8..8, 0u64..20, 0u16..32, 1u64..9), 1..200),
+        by_blocks: bool,
     ) {
-        let (mut pool, mut policy) = (two_fast(), hystor(DUPLEXED));
+        let (mut pool, mut policy) = (two_fast(), hystor(&with_list(DUPLEXED, by_blocks)));
         for (what, extent, first, count) in steps {
             let bytes = Bytes(count.min(32 - u64::from(first)) * 4096);
             match what {

@@ -3,7 +3,7 @@
 
 use super::experiment::{Experiment, MakeLoad, pool};
 use super::loads::{ProcessLoad, postmark, shape, words, words_with_pause};
-use super::parameters::Parameters;
+use super::parameters::{Parameters, unusable};
 use super::{Measures, Reproduction, Setting};
 use crate::failure::Failure;
 use weir_engine::Percent;
@@ -178,8 +178,18 @@ impl<'p> Experiments<'p> {
             ("period", load.period),
             ("update", self.p.share("update")?),
             ("metadata", METADATA_OFF),
+            ("resident_list", self.resident_list()?),
         ];
         Ok(Experiment { policy: "hystor", tuning, ..self.experiment(load, &[fast, disk])? })
+    }
+
+    /// Returns the value of the policy's key `resident_list`.
+    fn resident_list(&self) -> Result<f64, Failure> {
+        match self.p.word("resident_list")? {
+            "extents" => Ok(0.0),
+            "blocks" => Ok(1.0),
+            _ => Err(unusable("resident_list", "is neither extents nor blocks")),
+        }
     }
 
     /// Adds Email on a disk whose cache acknowledges writes: whether the publication's did is not certain.
@@ -246,6 +256,7 @@ impl<'p> Experiments<'p> {
                         ("period", p.time("period_email")?.as_secs_f64()),
                         ("update", p.share("update")?),
                         ("metadata", metadata),
+                        ("resident_list", self.resident_list()?),
                     ];
                     let on_both = experiment(&[self.fast(space.0 as f64)?, disk])?;
                     let name = format!("{volume_name} read, {space_name} of SSD, {way}");
