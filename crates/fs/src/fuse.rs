@@ -5,10 +5,12 @@
 mod acl;
 mod background;
 mod convert;
+mod drain;
 mod handler;
 mod mounts;
 mod opens;
 mod requests;
+mod tier_commands;
 
 pub use mounts::{MountPoint, UnmountError, mounts, unmount};
 
@@ -17,6 +19,7 @@ use crate::layout::Time;
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
 use background::Background;
+use drain::Drain;
 use fuser::{Config, MountOption, Session, SessionACL};
 use handler::{Handler, Place, TellEnd};
 use opens::Opens;
@@ -135,7 +138,7 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     let config = config(options, fs.is_read_only());
     let opens = Opens::new(!fs.tiers().is_empty(), options.passthrough);
     let shared = Shared::new(fs);
-    let background = Background::start(&shared);
+    let background = (Background::start(&shared), Drain::start(&shared));
     let (sender, events) = channel();
     let notifier = Arc::new(OnceLock::new());
     let place = Place { region: options.region.clone(), directory: directory.to_owned() };
@@ -173,7 +176,7 @@ fn config(options: &MountOptions, is_read_only: bool) -> Config {
 /// Makes changes durable from time to time, until the mount ends or is stopped; then all of them.
 fn wait<M: Memory>(
     shared: &Shared<M>,
-    background: Background,
+    background: (Background, Drain),
     directory: &Path,
     interval: Duration,
     events: &Receiver<Event>,

@@ -19,7 +19,7 @@ mod passthrough;
 mod rename;
 mod space_requests;
 mod sweep;
-mod tier_changes;
+pub(crate) mod tier_changes;
 pub(crate) mod tree;
 
 pub use crate::tiers::Seek;
@@ -32,6 +32,7 @@ pub use names::New;
 pub use rename::RenameHow;
 pub use space_requests::Allocate;
 pub use sweep::Scan;
+pub use tier_changes::{BlockReason, Blocked};
 
 use crate::error::{Error, Result};
 use crate::layout::chunk::{Entry, Use};

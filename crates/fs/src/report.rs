@@ -2,15 +2,17 @@
 //!
 //! A mount answers for two extended attributes that no file has: [`STATUS`] of any file, and [`EXPLAIN`].
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Kind};
 use crate::layout::{Ino, PAGE_BYTES, superblock};
-use crate::namespace::{Durability, FileSystem, Located};
+use crate::namespace::{BlockReason, Blocked, Durability, FileSystem, Located};
 use crate::nvm::Memory;
-use crate::tiers::{Container, Role, TierNumber, TierState, container_path};
+use crate::tiers::{Class, Container, Role, TierNumber, TierState, container_path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 /// Name of the attribute whose value is a [`Status`], in JSON.
 pub const STATUS: &str = "weir.status";
@@ -82,6 +84,8 @@ pub struct TierPart {
     pub problem: Option<String>,
     /// It is being removed: it takes no files, and its own move elsewhere.
     pub leaving: bool,
+    /// What its files wait for while it is leaving and mounted; `null` if nothing keeps them.
+    pub blocked: Option<BlockedPart>,
     /// Files in it.
     pub files: u64,
     /// Their size.
@@ -90,6 +94,37 @@ pub struct TierPart {
     pub total_bytes: Option<u64>,
     /// Space that is free there; `null` if it is gone.
     pub free_bytes: Option<u64>,
+}
+
+/// What keeps files in a tier that is leaving.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Blocked")]
+pub struct BlockedPart {
+    /// `in_use`: programs have them open past the server (passthrough), or mapped; `changing`: programs
+    /// change them all the time; `no_space`: other tiers and the region have no space for them;
+    /// `unreadable`: their containers cannot be read.
+    #[schemars(extend("enum" = ["in_use", "changing", "no_space", "unreadable"]))]
+    pub reason: String,
+    /// Files that stay for this reason.
+    pub files: u64,
+    /// Path of one of them in the mount; empty if it is unknown, or if the file has no name any more.
+    pub path: String,
+    /// Number of its inode.
+    pub inode: u64,
+}
+
+impl BlockedPart {
+    fn of<M: Memory>(fs: &FileSystem<M>, Blocked { reason, files, ino }: Blocked) -> Self {
+        let reason = match reason {
+            BlockReason::InUse => "in_use",
+            BlockReason::Changing => "changing",
+            BlockReason::NoSpace => "no_space",
+            BlockReason::Unreadable => "unreadable",
+        };
+        let path = fs.header(ino).unwrap_or_default().path;
+        let path = String::from_utf8_lossy(&path).into_owned();
+        Self { reason: reason.to_owned(), files, path, inode: ino.0 }
+    }
 }
 
 /// What `weir fs evict`, `promote`, `pin` and `unpin` ask of the server, by setting an attribute of the file.
@@ -129,6 +164,55 @@ impl Command {
     }
 }
 
+/// What `weir fs add-tier` and `remove-tier` ask of the server, by setting an attribute of any file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierCommand {
+    /// Add the tier in this directory, or keep it if it is leaving.
+    Add {
+        /// What it is made of.
+        class: Class,
+        /// The directory, without links.
+        path: PathBuf,
+    },
+    /// Begin to remove the tier in this directory.
+    Remove {
+        /// The directory, as the status shows it.
+        path: PathBuf,
+    },
+}
+
+impl TierCommand {
+    const ADD: &'static str = "weir.add-tier";
+    const REMOVE: &'static str = "weir.remove-tier";
+
+    /// Returns the name of the attribute, and its value.
+    pub fn attribute(&self) -> (&'static str, Vec<u8>) {
+        match self {
+            Self::Add { class, path } => {
+                (Self::ADD, [class.name().as_bytes(), b" ", path.as_os_str().as_bytes()].concat())
+            }
+            Self::Remove { path } => (Self::REMOVE, path.as_os_str().as_bytes().to_vec()),
+        }
+    }
+
+    /// Returns the command of an attribute; `None` if it has another name.
+    ///
+    /// # Errors
+    /// `Invalid` if the value is none of a command.
+    pub fn of_attribute(name: &[u8], value: &[u8]) -> Option<Result<Self>> {
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        if name == Self::REMOVE.as_bytes() {
+            return Some(Ok(Self::Remove { path: path(value) }));
+        }
+        let add = |class: Class| {
+            let rest = value.strip_prefix(class.name().as_bytes())?.strip_prefix(b" ")?;
+            Some(Self::Add { class, path: path(rest) })
+        };
+        let is_add = name == Self::ADD.as_bytes();
+        is_add.then(|| [Class::Flash, Class::Disk].into_iter().find_map(add).ok_or(Error::Invalid))
+    }
+}
+
 fn tiers<M: Memory>(fs: &FileSystem<M>) -> Vec<TierPart> {
     let containers = fs.containers();
     let part = |(number, (tier, (files, used_bytes))): (u32, (&crate::tiers::Tier, (u64, u64)))| {
@@ -147,6 +231,7 @@ fn tiers<M: Memory>(fs: &FileSystem<M>) -> Vec<TierPart> {
             state: state.to_owned(),
             problem,
             leaving: tier.role == Role::Leaving,
+            blocked: fs.blocked(TierNumber(number)).map(|blocked| BlockedPart::of(fs, blocked)),
             files,
             used_bytes,
             total_bytes: space.map(|space| space.total_bytes),

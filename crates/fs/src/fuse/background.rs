@@ -16,6 +16,8 @@ use weir_policy::Watermarks;
 
 /// How often the fill of the region is looked at.
 const PERIOD: Duration = Duration::from_millis(100);
+/// How often a file system without tiers is asked whether it has got one.
+const IDLE_PERIOD: Duration = Duration::from_secs(1);
 /// How often headers are written.
 const HEADER_PERIOD: Duration = Duration::from_secs(1);
 /// How long after a search for files of the region the next one may begin.
@@ -37,11 +39,11 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts the thread, if the file system has tiers and can be changed.
+    /// Starts the thread, if the file system has tiers, or may get some, and can be changed.
     pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Self {
         let is_needed = {
             let fs = shared.read();
-            !fs.tiers().is_empty() && !fs.is_read_only()
+            fs.superblock().has_tiers && !fs.is_read_only()
         };
         if !is_needed {
             return Self { stop: None, thread: None };
@@ -82,6 +84,11 @@ impl<M: Memory> Worker<M> {
     }
 
     fn run(mut self) {
+        while self.shared.read().tiers().is_empty() {
+            if !matches!(self.stopped.recv_timeout(IDLE_PERIOD), Err(RecvTimeoutError::Timeout)) {
+                return;
+            }
+        }
         self.sweep();
         while matches!(self.stopped.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout)) {
             self.evict(0);
@@ -225,19 +232,24 @@ pub(super) fn evict<M: Memory>(shared: &Shared<M>, ino: Ino, order: &[TierNumber
 fn evict_to<M: Memory>(shared: &Shared<M>, ino: Ino, tier: TierNumber) -> Result<()> {
     let eviction = shared.write().begin_eviction(ino, tier)?;
     let copied = copy(shared, &eviction);
+    finish(shared, &eviction, copied)
+}
+
+/// Gives a file its new container if it was copied, or gives the move up.
+pub(super) fn finish<M: Memory>(shared: &Shared<M>, eviction: &Eviction, copied: Result<()>) -> Result<()> {
     let mut fs = shared.write();
     match copied {
-        Ok(()) => fs.finish_eviction(&eviction),
+        Ok(()) => fs.finish_eviction(eviction),
         Err(error) => {
-            fs.cancel_eviction(&eviction);
+            fs.cancel_eviction(eviction);
             Err(error)
         }
     }
 }
 
-/// Copies a file to its container, durably.
+/// Copies a file of the region to its container, durably.
 fn copy<M: Memory>(shared: &Shared<M>, eviction: &Eviction) -> Result<()> {
-    let Eviction { ino, container, size } = *eviction;
+    let Eviction { ino, container, size, .. } = *eviction;
     let (containers, header) = {
         let fs = shared.read();
         (fs.containers(), fs.header(ino)?)

@@ -69,6 +69,10 @@ impl<M: Memory> Handler<M> {
         Self { shared, notifier, place, opens, _ended: ended }
     }
 
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Returns the value of an extended attribute: one that is stored, or a report about the file or the file
     /// system.
     pub(super) fn attribute(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -82,7 +86,7 @@ impl<M: Memory> Handler<M> {
                 failed: fs.store().has_failed(),
                 passthrough: self.opens.is_passthrough(),
                 passthrough_files: fs.passthrough_files(),
-                passthrough_problem: self.opens.problem(),
+                passthrough_problem: self.opens.problem().filter(|_| !fs.tiers().is_empty()),
             };
             serde_json::to_vec(&Status::of(&fs, &self.place.region, fs.durability(), Some(mount)))
         } else if name == report::EXPLAIN.as_bytes() {

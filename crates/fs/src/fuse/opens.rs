@@ -54,8 +54,8 @@ impl Opens {
     /// Returns the openings of a mount. `has_tiers`: passthrough is possible; `is_wanted`: it is allowed.
     pub(super) fn new(has_tiers: bool, is_wanted: bool) -> Self {
         let problem = match () {
-            () if !has_tiers => None,
             () if !is_wanted => Some("it is switched off".to_owned()),
+            () if !has_tiers => Some("there was no tier when it was mounted".to_owned()),
             () if !is_privileged() => Some("the server lacks CAP_SYS_ADMIN".to_owned()),
             () => None,
         };

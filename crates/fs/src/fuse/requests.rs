@@ -9,7 +9,7 @@ use crate::layout::inode::Inode;
 use crate::layout::{Ino, NAME_BYTES_MAX};
 use crate::namespace::{Allocate, Change, RenameHow, Seek, SetAttribute, SetTime};
 use crate::nvm::Memory;
-use crate::report::Command;
+use crate::report::{Command, TierCommand};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -389,6 +389,14 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         if let Some(command) = Command::of_attribute(name.as_bytes()) {
             let result = self.command(ino(number), command);
             return answer!(reply, result, () => reply.ok());
+        }
+        if let Some(command) = TierCommand::of_attribute(name.as_bytes(), value) {
+            return match command.and_then(|command| self.change_tiers(request.uid(), &command)) {
+                Ok(()) => reply.ok(),
+                // About a directory below, and not about a file: the caller wants to know.
+                Err(Error::Container(error)) => reply.error(Errno::from(error)),
+                Err(error) => reply.error(errno(&error)),
+            };
         }
         if !is_kept(name.as_bytes()) {
             return reply.error(Errno::EOPNOTSUPP);

@@ -8,6 +8,7 @@
 //! - Bytes beyond a file's size are undefined, also in its container. Whatever grows the file zeroes them.
 
 use super::passthrough::Passthrough;
+use super::tier_changes::Blocked;
 use super::{FileSystem, Scan, Seek, lock};
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode};
@@ -16,7 +17,7 @@ use crate::layout::{Ino, PAGE_BYTES, Time};
 use crate::nvm::Memory;
 use crate::tiers::{Containers, Header, Heat, TierSpace};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -51,6 +52,8 @@ pub(super) struct Tiers {
     pub(super) stale: BTreeSet<Ino>,
     pub(super) heat: Mutex<Heat>,
     pub(super) passthrough: Passthrough,
+    /// What keeps the files of tiers that are leaving there.
+    pub(super) blocked: Mutex<BTreeMap<TierNumber, Blocked>>,
 }
 
 impl Tiers {
@@ -69,6 +72,7 @@ impl Tiers {
             stale: BTreeSet::new(),
             heat: Mutex::default(),
             passthrough: Passthrough::default(),
+            blocked: Mutex::default(),
         }
     }
 

@@ -23,12 +23,14 @@ const SHARE: u64 = 4;
 /// Files whose accesses are known at most; more are found again when these have left.
 const RESIDENTS_MAX: usize = 1 << 20;
 
-/// An eviction in progress: a container that becomes the file's if the file does not change meanwhile.
+/// A move to a container in progress: that becomes the file's if the file does not change meanwhile.
 #[derive(Debug)]
 pub struct Eviction {
     /// The file.
     pub ino: Ino,
-    /// Its container.
+    /// The container that it leaves; `None` if it leaves the region.
+    pub from: Option<Container>,
+    /// Its new container.
     pub container: Container,
     /// Its size.
     pub size: u64,
@@ -115,12 +117,46 @@ impl<M: Memory> FileSystem<M> {
     /// `Container` if the tier refuses.
     pub fn begin_eviction(&mut self, ino: Ino, tier: TierNumber) -> Result<Eviction> {
         let size = self.evictable(ino)?.size;
+        self.begin_move(ino, None, tier, size)
+    }
+
+    /// Begins to move a file from its container to one of another tier: the caller copies the container.
+    ///
+    /// # Errors
+    /// `NoTier`, `Changing` if it is being moved already; `InUse` as [`promote`](Self::promote); `Invalid` if
+    /// it is in the region; `Container` if the tier refuses.
+    pub fn begin_relocation(&mut self, ino: Ino, tier: TierNumber) -> Result<Eviction> {
+        let inode = self.file(ino)?;
+        let from = self.relocatable(ino, &inode)?;
+        self.begin_move(ino, Some(from), tier, inode.size)
+    }
+
+    fn begin_move(
+        &mut self,
+        ino: Ino,
+        from: Option<Container>,
+        tier: TierNumber,
+        size: u64,
+    ) -> Result<Eviction> {
         if self.tiers.moving.contains_key(&ino) {
             return Err(Error::Changing);
         }
         let container = self.stage(|fs| fs.new_container(tier))?;
         self.tiers.moving.insert(ino, false);
-        Ok(Eviction { ino, container, size })
+        Ok(Eviction { ino, from, container, size })
+    }
+
+    /// Returns the container of a file that can leave it now.
+    fn relocatable(&self, ino: Ino, inode: &Inode) -> Result<Container> {
+        let Form::Container(container) = inode.form else { return Err(Error::Invalid) };
+        self.reject_in_use(ino, inode, container)?;
+        // Until the flag goes, soon after the last use, the container's size and times count.
+        if inode.is_passthrough { Err(Error::InUse) } else { Ok(container) }
+    }
+
+    /// Returns whether a file has changed since a move of it began.
+    pub fn has_changed(&self, eviction: &Eviction) -> bool {
+        self.tiers.moving.get(&eviction.ino) != Some(&false)
     }
 
     /// Returns the next part of a file with data at or after `offset`, of at most 1 MiB, and its offset.
@@ -128,7 +164,7 @@ impl<M: Memory> FileSystem<M> {
     /// # Errors
     /// `Changing` if the file has changed since the eviction began.
     pub fn eviction_part(&self, eviction: &Eviction, offset: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        if self.tiers.moving.get(&eviction.ino) != Some(&false) {
+        if self.has_changed(eviction) {
             return Err(Error::Changing);
         }
         let inode = self.file(eviction.ino)?;
@@ -153,11 +189,11 @@ impl<M: Memory> FileSystem<M> {
         None
     }
 
-    /// Gives a file the container to which it was copied, which is durable; the space in the region becomes
+    /// Gives a file the container to which it was copied, which is durable; the space that it had becomes
     /// free. If the file has changed, the container is removed.
     ///
     /// # Errors
-    /// `Changing`; those of an operation that changes metadata.
+    /// `Changing`; `InUse` as [`promote`](Self::promote); those of an operation that changes metadata.
     pub fn finish_eviction(&mut self, eviction: &Eviction) -> Result<()> {
         // The tier may have begun to leave meanwhile.
         let is_same = self.tiers.moving.remove(&eviction.ino) == Some(false)
@@ -166,7 +202,14 @@ impl<M: Memory> FileSystem<M> {
             // Not committed here: a commit that fails leaves open whether the container is needed.
             true => self.stage(|fs| {
                 let mut inode = fs.file(eviction.ino)?;
-                fs.give_container(eviction.ino, &mut inode, eviction.container)
+                match eviction.from {
+                    None => fs.give_container(eviction.ino, &mut inode, eviction.container),
+                    Some(from) if fs.relocatable(eviction.ino, &inode)? == from => {
+                        fs.replace_container(eviction.ino, &mut inode, from, eviction.container);
+                        Ok(())
+                    }
+                    Some(_) => Err(Error::Changing),
+                }
             }),
             false => Err(Error::Changing),
         };
@@ -267,11 +310,16 @@ impl<M: Memory> FileSystem<M> {
         }
         self.tiers.port.set_len(container, inode.size).map_err(Error::Container)?;
         self.copy_header(ino, from, container);
-        self.tiers.obsolete.push(from);
-        inode.form = Form::Container(container);
-        inode.is_passthrough = false;
-        self.set_inode(ino, &inode);
+        self.replace_container(ino, &mut inode, from, container);
         Ok(())
+    }
+
+    /// Makes a file's data that of another container; the old one goes after the next commit.
+    fn replace_container(&mut self, ino: Ino, inode: &mut Inode, from: Container, to: Container) {
+        self.tiers.obsolete.push(from);
+        inode.form = Form::Container(to);
+        inode.is_passthrough = false;
+        self.set_inode(ino, inode);
     }
 
     /// Gives a container the header of its file, with the path that the old container has if no other is

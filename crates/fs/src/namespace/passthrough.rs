@@ -62,6 +62,10 @@ impl<M: Memory> FileSystem<M> {
     pub fn passthrough_container(&self, ino: Ino) -> Result<Option<Container>> {
         let inode = self.file(ino)?;
         let Form::Container(container) = inode.form else { return Ok(None) };
+        // A file that leaves its tier does so as soon as nobody has it open this way.
+        if !self.read_only && !self.tiers.is_active(container.tier) {
+            return Ok(None);
+        }
         if inode.mode & PRIVILEGES != 0 || inode.attributes.is_some() && self.has_capability(ino) {
             return Ok(None);
         }

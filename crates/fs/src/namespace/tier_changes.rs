@@ -8,7 +8,7 @@
 //!
 //! So the table never names a directory without a marker. A marker that no table names is left over.
 
-use super::{FileSystem, Scan};
+use super::{FileSystem, Scan, lock};
 use crate::error::{Error, Result};
 use crate::layout::Ino;
 use crate::layout::inode::Form;
@@ -17,7 +17,31 @@ use crate::nvm::Memory;
 use std::path::PathBuf;
 
 /// Bytes of moved files after which there is a commit.
-const COMMIT_BYTES: u64 = 64 << 20;
+pub(crate) const COMMIT_BYTES: u64 = 64 << 20;
+
+/// Why files stay in a tier that is leaving; the reason that needs most attention first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BlockReason {
+    /// Their containers cannot be read.
+    Unreadable,
+    /// There is no space elsewhere.
+    NoSpace,
+    /// Programs access their containers through the kernel, or have them mapped.
+    InUse,
+    /// Programs change them all the time.
+    Changing,
+}
+
+/// What keeps files in a tier that is leaving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Why.
+    pub reason: BlockReason,
+    /// Files that stay for this reason.
+    pub files: u64,
+    /// One of them.
+    pub ino: Ino,
+}
 
 impl<M: Memory> FileSystem<M> {
     /// Adds a tier, whose directory is no other tier's. It takes files at once. Durable when it returns.
@@ -61,7 +85,8 @@ impl<M: Memory> FileSystem<M> {
         })
     }
 
-    /// Sets whether a tier is leaving, so that it takes no files. Durable when it returns.
+    /// Sets whether a tier is leaving, so that it takes no files. Moves in progress are given up. Durable when
+    /// it returns.
     ///
     /// # Errors
     /// `NoTier` if there is none of this number.
@@ -69,19 +94,54 @@ impl<M: Memory> FileSystem<M> {
         if self.tiers().get(number.0 as usize).is_none_or(Tier::is_removed) {
             return Err(Error::NoTier);
         }
+        // Their containers are garbage as soon as the tier has no file, even if it is kept after that.
+        self.tiers.moving.values_mut().for_each(|has_changed| *has_changed = true);
+        lock(&self.tiers.blocked).remove(&number);
         let role = if is_leaving { Role::Leaving } else { Role::Active };
         self.change_tiers(|tiers| tiers[number.0 as usize].role = role)
+    }
+
+    /// Returns whether a tier is leaving.
+    pub fn is_leaving(&self, number: TierNumber) -> bool {
+        self.tiers().get(number.0 as usize).is_some_and(|tier| tier.role == Role::Leaving)
+    }
+
+    /// Returns the number of a tier's next container.
+    pub(crate) fn next_container(&self, number: TierNumber) -> Result<u64> {
+        self.load_tiers()?.get(number.0 as usize).map(|tier| tier.next).ok_or(Error::NoTier)
+    }
+
+    /// Notes what keeps files in a tier that is leaving, or that nothing does.
+    pub(crate) fn set_blocked(&self, number: TierNumber, blocked: Option<Blocked>) {
+        let mut all = lock(&self.tiers.blocked);
+        match blocked {
+            // It may be kept by now.
+            Some(blocked) if self.is_leaving(number) => drop(all.insert(number, blocked)),
+            _ => drop(all.remove(&number)),
+        }
+    }
+
+    /// Returns what keeps files in a tier that is leaving; `None` if nothing does, as far as is known.
+    pub fn blocked(&self, number: TierNumber) -> Option<Blocked> {
+        lock(&self.tiers.blocked).get(&number).copied()
     }
 
     /// Returns the files in a tier, those without a name included. Reads all inodes.
     pub fn files_in_tier(&self, number: TierNumber) -> Vec<Ino> {
         let (mut files, mut scan) = (Vec::new(), Scan::default());
-        while self.scan_with(&mut scan, |ino, inode| {
+        while self.scan_tier(&mut scan, number, &mut files) {}
+        files
+    }
+
+    /// Looks at the next inodes for files in a tier; returns whether there may be more. Nothing comes to a
+    /// tier that is leaving, so a walk that finds none, with changes between its steps, means that it has
+    /// none.
+    pub(crate) fn scan_tier(&self, scan: &mut Scan, number: TierNumber, files: &mut Vec<Ino>) -> bool {
+        self.scan_with(scan, |ino, inode| {
             if matches!(inode.form, Form::Container(Container { tier, .. }) if tier == number) {
                 files.push(ino);
             }
-        }) {}
-        files
+        })
     }
 
     /// Moves a file out of its tier at once: to another one, or to the region if no other can take it. Its
@@ -145,9 +205,20 @@ impl<M: Memory> FileSystem<M> {
         }
         // From here on no inode refers to the tier after a power loss either.
         self.commit()?;
-        for garbage in self.tiers.port.list(number).unwrap_or_default() {
-            let _ = self.tiers.port.remove(Container { tier: number, number: garbage });
+        let containers = self.containers();
+        for garbage in containers.list(number).unwrap_or_default() {
+            let _ = containers.remove(Container { tier: number, number: garbage });
         }
+        self.forget_tier(number)
+    }
+
+    /// Removes a tier from the table, and its marker from the directory. It has no files, durably, and no
+    /// containers.
+    ///
+    /// # Errors
+    /// As [`remove_tier`](Self::remove_tier), but for `NotEmpty`.
+    pub(crate) fn forget_tier(&mut self, number: TierNumber) -> Result<()> {
+        lock(&self.tiers.blocked).remove(&number);
         self.change_tiers(|tiers| {
             let tier = &mut tiers[number.0 as usize];
             *tier = Tier::removed(tier.next);

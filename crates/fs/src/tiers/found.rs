@@ -1,7 +1,7 @@
 //! Tiers that are found by the markers of their directories.
 
 use super::marker::Marker;
-use super::{Role, Tier, files};
+use super::{Role, Tier, TierNumber, files};
 use crate::error::TierError;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,19 @@ impl FoundTier {
         let known = numbers.iter().copied().filter(|number| *number < Tier::NUMBER_END);
         let next = known.max().map_or(1, |number| number + 1);
         Ok(Self { path, marker, next, containers: numbers.len() as u64 })
+    }
+
+    /// Returns the tier that the directory says to be, if a region with this UUID and these tiers has it.
+    pub fn number_in(&self, region: [u8; 16], tiers: &[Tier]) -> Option<TierNumber> {
+        let number = self.marker.number;
+        let tier = tiers.get(number.0 as usize).filter(|tier| !tier.is_removed())?;
+        (self.marker.region == region && tier.uuid == self.marker.tier).then_some(number)
+    }
+
+    /// Returns whether the directory is what an interrupted change of the region's tiers has left: a marker
+    /// for a tier that it does not have, and no container.
+    pub fn is_left_over(&self, region: [u8; 16], tiers: &[Tier]) -> bool {
+        self.marker.region == region && self.number_in(region, tiers).is_none() && self.containers == 0
     }
 
     /// Returns the entry of the tier table for it.

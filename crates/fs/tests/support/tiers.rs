@@ -50,16 +50,24 @@ pub fn without_marker<M: Memory>(fs: &FileSystem<M>, containers: &SimulatedConta
     added.find(|(number, tier)| containers.marker(*number) != Some(tier.uuid)).map(|(number, _)| number)
 }
 
-/// Returns the tier that a file should go to.
-fn target<M: Memory>(fs: &FileSystem<M>, ino: Ino) -> Result<TierNumber> {
-    let size = fs.inode(ino)?.size;
-    fs.targets(&[size])[0].first().copied().ok_or(Error::NoTier)
+/// Returns the tier that a file should go to, other than the one that it is in.
+fn target<M: Memory>(fs: &FileSystem<M>, ino: Ino) -> Result<(TierNumber, bool)> {
+    let inode = fs.inode(ino)?;
+    let from = match inode.form {
+        Form::Container(container) => Some(container.tier),
+        _ => None,
+    };
+    let tier = fs.targets(&[inode.size])[0].iter().copied().find(|tier| Some(*tier) != from);
+    Ok((tier.ok_or(Error::NoTier)?, from.is_some()))
 }
 
-/// Begins to evict a file, and copies it to its container.
+/// Begins to evict a file, or to move it to another tier, and copies it to its container.
 pub fn begin<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<Eviction> {
-    let tier = target(fs, ino)?;
-    let eviction = fs.begin_eviction(ino, tier)?;
+    let (tier, is_in_container) = target(fs, ino)?;
+    let eviction = match is_in_container {
+        true => fs.begin_relocation(ino, tier)?,
+        false => fs.begin_eviction(ino, tier)?,
+    };
     match copy(fs, &eviction) {
         Ok(()) => Ok(eviction),
         Err(error) => {
@@ -71,6 +79,11 @@ pub fn begin<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<Eviction> {
 
 fn copy<M: Memory>(fs: &FileSystem<M>, eviction: &Eviction) -> Result<()> {
     let containers = fs.containers();
+    if let Some(from) = eviction.from {
+        let mut bytes = vec![0; eviction.size as usize];
+        containers.read(from, 0, &mut bytes).map_err(Error::Container)?;
+        return containers.write(eviction.container, 0, &bytes).map_err(Error::Container);
+    }
     let mut offset = 0;
     while let Some((at, bytes)) = fs.eviction_part(eviction, offset)? {
         containers.write(eviction.container, at, &bytes).map_err(Error::Container)?;

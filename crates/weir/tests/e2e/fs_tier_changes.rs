@@ -22,7 +22,7 @@ const MIB: usize = 1 << 20;
 const TABLE_AT: u64 = 12_288;
 
 /// Writes files `file-0`, `file-1` ... of this size, and makes them durable.
-fn write_files(region: &Region, count: u64, len: usize) {
+pub(crate) fn write_files(region: &Region, count: u64, len: usize) {
     for number in 0..count {
         let path = region.path(&format!("file-{number}"));
         fs::write(&path, bytes(number, len)).expect("space");
@@ -31,7 +31,7 @@ fn write_files(region: &Region, count: u64, len: usize) {
 }
 
 #[track_caller]
-fn verify_files(region: &Region, count: u64, len: usize) {
+pub(crate) fn verify_files(region: &Region, count: u64, len: usize) {
     for number in 0..count {
         let found = fs::read(region.path(&format!("file-{number}"))).expect("the file");
         assert!(found == bytes(number, len), "file-{number} has what was written");
@@ -39,7 +39,7 @@ fn verify_files(region: &Region, count: u64, len: usize) {
 }
 
 /// Returns the directories of the tiers, and which of them are leaving.
-fn tiers(region: &Region) -> Vec<(String, bool)> {
+pub(crate) fn tiers(region: &Region) -> Vec<(String, bool)> {
     let status = region.json(&["fs", "status", "region"]);
     let tier = |tier: &serde_json::Value| {
         let path = Path::new(tier["path"].as_str().expect("a path"));
@@ -63,8 +63,6 @@ fn tiers_are_added_and_removed() {
     region.mount();
     write_files(&region, 12, 5 * MIB);
     assert!(tier_files(&region, "files") >= 6, "most files are in containers");
-    region.refused(&["fs", "add-tier", "region", "--disk", "ssd"], REFUSED, &["is mounted at"]);
-    region.refused(&["fs", "remove-tier", "region", "hdd"], REFUSED, &["is mounted at"]);
     region.unmount();
     region.refused(
         &["fs", "add-tier", "region", "--disk", "hdd"],
@@ -321,7 +319,8 @@ fn a_removal_that_is_killed_goes_on_where_it_was() {
         region.check();
         was_leaving |= tiers(&region).iter().any(|(_, is_leaving)| *is_leaving);
         if round % 4 == 0 {
-            region.mount();
+            // A server that may change it would go on with the removal.
+            region.weir(&["fs", "mount", "region", "files", "--read-only"]);
             verify_files(&region, FILES, 9 * MIB);
             region.unmount();
         }

@@ -16,6 +16,7 @@ mod explain;
 mod failing_devices;
 mod fs;
 mod fs_mount;
+mod fs_mounted_tiers;
 mod fs_programs;
 mod fs_tier_changes;
 mod fs_tiers;

@@ -6,6 +6,7 @@ mod explain;
 mod failures;
 pub mod helper;
 mod mount;
+mod mounted_tiers;
 mod moves;
 mod region;
 mod rescue;
@@ -73,13 +74,15 @@ const UNPIN_EXAMPLES: &str = "Examples:
   weir fs unpin files/index.db";
 
 const ADD_TIER_EXAMPLES: &str = "Examples:
-  weir fs add-tier region --disk /mnt/hdd2/weir";
+  weir fs add-tier region --disk /mnt/hdd2/weir
+  weir fs add-tier files --flash /mnt/ssd/weir";
 
 const MOVE_TIER_EXAMPLES: &str = "Examples:
   weir fs move-tier region /mnt/new/weir";
 
 const REMOVE_TIER_EXAMPLES: &str = "Examples:
-  weir fs remove-tier region /mnt/hdd/weir";
+  weir fs remove-tier region /mnt/hdd/weir
+  weir fs remove-tier files /mnt/hdd/weir --no-wait";
 
 const RESCUE_EXAMPLES: &str = "Examples:
   weir fs rescue /mnt/ssd/weir /mnt/hdd/weir --to restored";
@@ -167,13 +170,14 @@ pub enum FsCommand {
         /// File in a mounted file system
         file: PathBuf,
     },
-    /// Add tiers to a file system that is not mounted
+    /// Add tiers to a file system, mounted or not
     ///
     /// A directory that is being removed is kept.
     #[command(after_help = ADD_TIER_EXAMPLES)]
     #[command(group(ArgGroup::new("directories").required(true).multiple(true)))]
     AddTier {
-        /// Region of the file system
+        /// Region of the file system, or the directory that it is mounted at
+        #[arg(value_name = "PATH")]
         region: PathBuf,
         /// Evict files to this directory on flash, too; repeat it for more
         #[arg(long, value_name = "DIR", group = "directories")]
@@ -191,17 +195,21 @@ pub enum FsCommand {
         #[arg(required = true, value_name = "DIR")]
         directories: Vec<PathBuf>,
     },
-    /// Remove a tier from a file system that is not mounted; its files move elsewhere
+    /// Remove a tier from a file system, mounted or not; its files move elsewhere
     ///
     /// They move to the other tiers, or to the region if these are full. After a crash, or where space was
-    /// missing, the command goes on where it was.
+    /// missing, the command goes on where it was; so does the next mount.
     #[command(after_help = REMOVE_TIER_EXAMPLES)]
     RemoveTier {
-        /// Region of the file system
+        /// Region of the file system, or the directory that it is mounted at
+        #[arg(value_name = "PATH")]
         region: PathBuf,
         /// Directory of the tier
         #[arg(value_name = "DIR")]
         directory: PathBuf,
+        /// Return at once if the file system is mounted; its server moves the files in the background
+        #[arg(long)]
+        no_wait: bool,
     },
     /// Restore files from the directories of tiers alone, after the region was lost
     ///
@@ -254,8 +262,8 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
         FsCommand::MoveTier { region, directories } => {
             show_status(common, &tier_changes::set_paths(&region, &directories)?);
         }
-        FsCommand::RemoveTier { region, directory } => {
-            show_status(common, &tier_changes::remove(&region, &directory)?);
+        FsCommand::RemoveTier { region, directory, no_wait } => {
+            show_status(common, &tier_changes::remove(&region, &directory, !no_wait)?);
         }
         FsCommand::Rescue { directories, to } => {
             let document = rescue::rescue(&directories, &to)?;

@@ -280,7 +280,7 @@ fn verify_left_out(without: &[PathBuf], found: &[Tier]) -> Result<(), Failure> {
         |path: &&PathBuf| found.iter().any(|tier| tiers::is_named(tier, std::slice::from_ref(path)));
     let Some(unknown) = without.iter().find(|path| !is_known(path)) else { return Ok(()) };
     let message = format!("--without: the file system has no tier at {}", unknown.display());
-    Err(Failure::usage(message, tiers::choice(found)))
+    Err(Failure::usage(message, tiers::choice(&tiers::paths(found))))
 }
 
 /// Returns the path of a directory that is there to be mounted at.

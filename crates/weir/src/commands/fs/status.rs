@@ -1,6 +1,7 @@
 //! `weir fs status` shows a file system's space, files and wear.
 
 use super::failures::{content_failure, dead_mount, is_dead, mount_of, open_failure};
+use super::mounted_tiers::waits_for;
 use super::region::durability;
 use super::tiers;
 use crate::failure::Failure;
@@ -147,6 +148,7 @@ fn tier_table(status: &Status, width: Width) -> String {
     };
     let heading = ["TIER", "CLASS", "DIRECTORY", "FILES", "USED", "FREE", "STATE"];
     let mut text = table(width, heading, status.tiers.iter().map(row));
+    let is_mounted = status.mount.as_ref().is_some_and(|mount| !mount.read_only);
     for tier in &status.tiers {
         let path = &tier.path;
         match (tier.state.as_str(), &tier.problem) {
@@ -164,10 +166,19 @@ fn tier_table(status: &Status, width: Width) -> String {
                      system is writable again\n"
                 );
             }
+            _ if tier.leaving && is_mounted => {
+                let waits =
+                    tier.blocked.as_ref().map(|blocked| format!("; it waits for {}", waits_for(blocked)));
+                text += &format!(
+                    "\nLEAVING: {path}: the server moves its files elsewhere and removes it{}. weir fs \
+                     add-tier keeps it\n",
+                    waits.unwrap_or_default()
+                );
+            }
             _ if tier.leaving => {
                 text += &format!(
-                    "\nLEAVING: {path}: no file goes to it. weir fs remove-tier moves its files elsewhere \
-                     and removes it; weir fs add-tier keeps it\n"
+                    "\nLEAVING: {path}: no file goes to it. The next mount, or weir fs remove-tier, moves \
+                     its files elsewhere and removes it; weir fs add-tier keeps it\n"
                 );
             }
             _ => {}
@@ -184,6 +195,7 @@ fn is_leaving(tier: &TierPart) -> bool {
 mod tests {
     use super::*;
     use crate::output::testing::{LONG_NAME, assert_fits};
+    use weir_fs::report::BlockedPart;
 
     fn sample() -> Status {
         Status {
@@ -215,6 +227,7 @@ mod tests {
             state: "gone".to_owned(),
             problem: Some("the directory is not there".to_owned()),
             leaving: false,
+            blocked: None,
             files: 3,
             used_bytes: 1 << 20,
             total_bytes: None,
@@ -230,7 +243,7 @@ mod tests {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         status.tiers.push(TierPart { state: "ready".to_owned(), leaving: true, ..gone() });
-        assert!(human(&status, Width::UNLIMITED).contains("LEAVING: /mnt/disk/weir"));
+        assert!(human(&status, Width::UNLIMITED).contains("LEAVING: /mnt/disk/weir: no file goes to it"));
         status.mount = Some(Mount {
             directory: "/mnt".to_owned(),
             pid: 812,
@@ -247,6 +260,23 @@ mod tests {
         }
         if let Some(mount) = &mut status.mount {
             (mount.passthrough, mount.passthrough_problem) = (false, Some("a reason".to_owned()));
+            mount.read_only = false;
+        }
+        let blocked = |reason: &str, files| BlockedPart {
+            reason: reason.to_owned(),
+            files,
+            path: "a/b".to_owned(),
+            inode: 7,
+        };
+        for (blocked, part) in [
+            (blocked("in_use", 1), "it waits for programs to close and unmap \"a/b\" (inode 7)."),
+            (blocked("changing", 2), "to stop changing 2 files, one of them \"a/b\" (inode 7)."),
+            (blocked("no_space", 1), "waits for space elsewhere for"),
+            (blocked("unreadable", 1), "which cannot be read."),
+        ] {
+            status.tiers[1].blocked = Some(blocked);
+            let text = human(&status, Width::UNLIMITED);
+            assert!(text.contains(part), "{part:?} in\n{text}");
         }
         assert!(human(&status, Width::UNLIMITED).contains("without passthrough: a reason"));
     }

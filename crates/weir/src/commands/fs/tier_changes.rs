@@ -1,6 +1,8 @@
-//! `weir fs add-tier`, `move-tier` and `remove-tier` change the tiers of a file system that is not mounted.
+//! `weir fs add-tier`, `move-tier` and `remove-tier` change the tiers of a file system: here of one that is not
+//! mounted, in `mounted_tiers` of one that is.
 
 use super::failures::{content_failure, open_failure};
+use super::mounted_tiers;
 use super::tiers::{self, NewTier};
 use crate::failure::Failure;
 use crate::progress;
@@ -11,7 +13,7 @@ use weir_fs::layout::Ino;
 use weir_fs::namespace::FileSystem;
 use weir_fs::nvm::Mapped;
 use weir_fs::report::Status;
-use weir_fs::tiers::{ContainerFiles, FoundTier, Role, Tier, TierNumber, TierState, allocated_bytes};
+use weir_fs::tiers::{ContainerFiles, FoundTier, Tier, TierNumber, allocated_bytes};
 use weir_model::Bytes;
 
 type Fs = FileSystem<Mapped>;
@@ -26,46 +28,34 @@ fn open(region: &Path, may_lack: bool) -> Result<Fs, Failure> {
     fs.map_err(|error| content_failure(region, &error))
 }
 
-/// Returns the tier that a directory says to be, if the file system has it.
-fn known(fs: &Fs, found: &FoundTier) -> Option<TierNumber> {
-    let number = found.marker.number;
-    let tier = fs.tiers().get(number.0 as usize).filter(|tier| !tier.is_removed())?;
-    (found.marker.region == fs.superblock().uuid && tier.uuid == found.marker.tier).then_some(number)
-}
-
-/// Returns whether a directory is what an interrupted command has left: a marker of the region for a tier
-/// that it does not have, and no container.
-fn is_left_over(fs: &Fs, found: &FoundTier) -> bool {
-    found.marker.region == fs.superblock().uuid && known(fs, found).is_none() && found.containers == 0
-}
-
 fn failure(region: &Path, error: &Error) -> Failure {
     match error {
         Error::Invalid => tiers::paths_too_long(),
-        Error::NotSupported => Failure::refused(
-            format!("region {} was made without a tier table", region.display()),
-            "create a new one (weir fs create), and copy the files",
-        ),
+        Error::NotSupported => tiers::no_tier_table(region),
         error => content_failure(region, error),
     }
 }
 
-/// Adds tiers; those among them that are leaving are kept.
+/// Adds tiers; those among them that are leaving are kept. `region` may also be the directory of a mount.
 ///
 /// # Errors
 /// Fails if a directory does not exist or is another tier's, or if the region is in use. Tiers before it on
 /// the command line may have been added.
 pub(super) fn add(region: &Path, named: &[NewTier]) -> Result<Status, Failure> {
     let new = tiers::directories(named)?;
+    if let Some(mount) = mounted_tiers::find(region)? {
+        return mounted_tiers::add(&mount, &new);
+    }
     let mut fs = open(region, false)?;
     for tier in new {
         match FoundTier::at(&tier.path).ok() {
-            Some(found) if is_left_over(&fs, &found) => {
+            Some(found) if found.is_left_over(fs.superblock().uuid, fs.tiers()) => {
                 ContainerFiles::discard(std::slice::from_ref(&tier));
             }
             Some(found) => {
-                let leaving = known(&fs, &found).filter(|number| role(&fs, *number) == Some(Role::Leaving));
-                let number = leaving.ok_or_else(|| already_a_tier(&fs, &found))?;
+                let number = found.number_in(fs.superblock().uuid, fs.tiers());
+                let leaving = number.filter(|number| fs.is_leaving(*number));
+                let number = leaving.ok_or_else(|| already_a_tier(&found.path, number))?;
                 fs.set_leaving(number, false).map_err(|error| failure(region, &error))?;
                 continue;
             }
@@ -81,18 +71,14 @@ pub(super) fn add(region: &Path, named: &[NewTier]) -> Result<Status, Failure> {
     super::status::of_region(region)
 }
 
-fn role(fs: &Fs, number: TierNumber) -> Option<Role> {
-    fs.tiers().get(number.0 as usize).map(|tier| tier.role)
-}
-
-fn already_a_tier(fs: &Fs, found: &FoundTier) -> Failure {
-    let path = found.path.display();
-    match known(fs, found) {
+/// Returns the failure for a directory that is that of a tier: of this one, or of another file system.
+pub(super) fn already_a_tier(directory: &Path, number: Option<TierNumber>) -> Failure {
+    match number {
         Some(number) => Failure::refused(
-            format!("directory {path} is tier {} of this file system already", number.0),
+            format!("directory {} is tier {} of this file system already", directory.display(), number.0),
             "name another one; if it is at another path now: weir fs move-tier",
         ),
-        None => tiers::in_use_as_tier(&found.path),
+        None => tiers::in_use_as_tier(directory),
     }
 }
 
@@ -106,7 +92,7 @@ pub(super) fn set_paths(region: &Path, directories: &[PathBuf]) -> Result<Status
     let mut fs = open(region, true)?;
     let mut paths: Vec<(TierNumber, PathBuf)> = Vec::new();
     for tier in found {
-        let number = known(&fs, &tier).ok_or_else(|| {
+        let number = tier.number_in(fs.superblock().uuid, fs.tiers()).ok_or_else(|| {
             Failure::refused(
                 format!(
                     "directory {} is none of the tiers of region {}",
@@ -143,28 +129,30 @@ fn two_directories(number: TierNumber, one: &Path, other: &Path) -> Failure {
     )
 }
 
-/// Removes a tier, after its files have moved.
+/// Removes a tier, after its files have moved. `region` may also be the directory of a mount; the server goes
+/// on in the background then if this does not wait.
 ///
 /// # Errors
 /// Fails if there is no tier in the directory, or if there is no space for its files elsewhere. Then the tier
 /// is leaving, unless that could be told before, and the command can be repeated.
-pub(super) fn remove(region: &Path, directory: &Path) -> Result<Status, Failure> {
+pub(super) fn remove(region: &Path, directory: &Path, waits: bool) -> Result<Status, Failure> {
+    if let Some(mount) = mounted_tiers::find(region)? {
+        return mounted_tiers::remove(&mount, directory, waits);
+    }
     let mut fs = open(region, false)?;
     let number = match position(&fs, directory) {
         Some(number) => number,
         None => {
-            let found = FoundTier::at(directory).ok().filter(|found| is_left_over(&fs, found));
-            let found = found.ok_or_else(|| {
-                let message = format!("the file system has no tier at {}", directory.display());
-                Failure::usage(message, tiers::choice(fs.tiers()))
-            })?;
+            let is_left_over = |found: &FoundTier| found.is_left_over(fs.superblock().uuid, fs.tiers());
+            let found = FoundTier::at(directory).ok().filter(is_left_over);
+            let found = found.ok_or_else(|| tiers::no_tier_at(directory, &tiers::paths(fs.tiers())))?;
             ContainerFiles::discard(&[found.tier()]);
             drop(fs);
             return super::status::of_region(region);
         }
     };
     let path = fs.tiers()[number.0 as usize].path.clone();
-    verify_space(&fs, number)?;
+    verify_space(&Status::of(&fs, region, fs.durability(), None), number)?;
     fs.set_leaving(number, true).map_err(|error| failure(region, &error))?;
     progress::during("moving files to other tiers", || fs.empty_tier(number))
         .map_err(|(ino, error)| not_moved(region, &fs, &path, (ino, &error)))?;
@@ -186,25 +174,28 @@ fn position(fs: &Fs, directory: &Path) -> Option<TierNumber> {
 }
 
 /// Rejects the removal of a tier whose files certainly have no space elsewhere.
-fn verify_space(fs: &Fs, number: TierNumber) -> Result<(), Failure> {
-    let containers = fs.containers();
-    let path = &fs.tiers()[number.0 as usize].path;
+///
+/// # Errors
+/// Fails if they have none, or if the directory of the tier cannot be read.
+pub(super) fn verify_space(status: &Status, number: TierNumber) -> Result<(), Failure> {
+    let Some(leaving) = status.tiers.iter().find(|tier| tier.tier == number.0) else { return Ok(()) };
+    let path = Path::new(&leaving.path);
+    let device = |path: &Path| path.metadata().map(|found| found.dev());
     let needed = allocated_bytes(path).map_err(|error| Failure::os("read", path, &error))?;
-    let own = containers.space(number).map_err(|error| Failure::os("read", path, &error))?.device;
-    let (used, total) = fs.fill();
-    let (mut free, mut devices) = (total - used, Vec::new());
-    for (other, tier) in (0..).map(TierNumber).zip(fs.tiers()) {
-        if other == number || tier.role != Role::Active || containers.state(other) != TierState::Ready {
+    let own = device(path).map_err(|error| Failure::os("read", path, &error))?;
+    let (mut free, mut devices) = (status.free_bytes, Vec::new());
+    for tier in &status.tiers {
+        if tier.tier == number.0 || tier.leaving || tier.state != "ready" {
             continue;
         }
-        let Ok(space) = containers.space(other) else { continue };
-        if space.device == own {
+        let (Ok(other), Some(bytes)) = (device(Path::new(&tier.path)), tier.free_bytes) else { continue };
+        if other == own {
             // What moves there frees as much as it takes.
             return Ok(());
         }
-        if !devices.contains(&space.device) {
-            devices.push(space.device);
-            free += space.free_bytes;
+        if !devices.contains(&other) {
+            devices.push(other);
+            free += bytes;
         }
     }
     if needed <= free {
@@ -227,25 +218,35 @@ fn not_moved(region: &Path, fs: &Fs, tier: &Path, (ino, error): (Ino, &Error)) -
     let header = fs.header(ino).unwrap_or_default();
     let size = fs.inode(ino).map_or(Bytes(0), |inode| Bytes(inode.size));
     let name = format!("{:?} (inode {}, {size})", String::from_utf8_lossy(&header.path), ino.0);
-    let (tier, region) = (tier.display(), region.display());
     match error {
-        Error::NoTier => Failure::environment(
-            format!("cannot remove tier {tier}: there is no space elsewhere for {name}"),
-            format!(
-                "files that were moved stay where they are; free space or add a tier, then repeat the \
-                 command; or keep the tier: weir fs add-tier {region} with the same directory"
-            ),
-        ),
-        Error::Container(error) => Failure::environment(
-            format!("cannot remove tier {tier}: cannot read {name}: {error}"),
-            "put its container back, or remove the file from a mount, then repeat the command; weir fs check \
-             lists what is missing",
-        ),
+        Error::NoTier => no_space_elsewhere(tier, region, &name),
+        Error::Container(error) => unreadable(tier, &format!("{name}: {error}")),
         Error::InUse => Failure::environment(
-            format!("cannot remove tier {tier}: programs still have {name} open"),
+            format!("cannot remove tier {}: programs still have {name} open", tier.display()),
             "the server was killed while they used its mount, and they still write to the file; end them, \
              then repeat the command",
         ),
-        error => failure(Path::new(&region.to_string()), error),
+        error => failure(region, error),
     }
+}
+
+/// Returns the failure for a file that no other tier, nor the region, has space for.
+pub(super) fn no_space_elsewhere(tier: &Path, region: &Path, file: &str) -> Failure {
+    let (tier, region) = (tier.display(), region.display());
+    Failure::environment(
+        format!("cannot remove tier {tier}: there is no space elsewhere for {file}"),
+        format!(
+            "files that were moved stay where they are; free space or add a tier, then repeat the command; \
+             or keep the tier: weir fs add-tier {region} with the same directory"
+        ),
+    )
+}
+
+/// Returns the failure for a file whose container cannot be read.
+pub(super) fn unreadable(tier: &Path, file: &str) -> Failure {
+    Failure::environment(
+        format!("cannot remove tier {}: cannot read {file}", tier.display()),
+        "put its container back, or remove the file from a mount, then repeat the command; weir fs check \
+         lists what is missing",
+    )
 }

@@ -70,14 +70,31 @@ pub(super) fn paths_too_long() -> Failure {
     )
 }
 
-/// Returns the help for a directory that is none of these tiers.
-pub(super) fn choice(tiers: &[Tier]) -> String {
+/// Returns the paths of the tiers that were not removed.
+pub(super) fn paths(tiers: &[Tier]) -> Vec<String> {
     let known = tiers.iter().filter(|tier| !tier.is_removed());
-    let paths: Vec<_> = known.map(|tier| tier.path.display().to_string()).collect();
+    known.map(|tier| tier.path.display().to_string()).collect()
+}
+
+/// Returns the help for a directory that is none of the tiers with these paths.
+pub(super) fn choice(paths: &[String]) -> String {
     match paths.is_empty() {
         true => "the file system has no tiers".to_owned(),
         false => format!("name one of its directories: {}", paths.join(", ")),
     }
+}
+
+/// Returns the failure for a directory that is none of the tiers with these paths.
+pub(super) fn no_tier_at(directory: &Path, paths: &[String]) -> Failure {
+    Failure::usage(format!("the file system has no tier at {}", directory.display()), choice(paths))
+}
+
+/// Returns the failure for a region without a tier table.
+pub(super) fn no_tier_table(region: &Path) -> Failure {
+    Failure::refused(
+        format!("region {} was made without a tier table", region.display()),
+        "create a new one (weir fs create), and copy the files",
+    )
 }
 
 pub(super) fn in_use_as_tier(directory: &Path) -> Failure {
@@ -147,7 +164,7 @@ pub(super) fn is_named(tier: &Tier, without: &[PathBuf]) -> bool {
 }
 
 /// Returns the path without links, even if its last part does not exist.
-fn resolved(path: &Path) -> Option<PathBuf> {
+pub(super) fn resolved(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let name = path.file_name()?;
     path.canonicalize().ok().or_else(|| Some(path.parent()?.canonicalize().ok()?.join(name)))
