@@ -323,6 +323,9 @@ impl<M: Memory> Check<'_, M> {
     /// Notes the container of an inode.
     fn container(&mut self, ino: Ino, container: Container) {
         let Container { tier: TierNumber(tier), number } = container;
+        if container == Container::lost(ino) {
+            return;
+        }
         if let Some(other) = self.containers.insert(container, ino) {
             self.report
                 .add(format!("inode {}: inode {} has its container {number} of tier {tier}", ino.0, other.0));

@@ -63,6 +63,8 @@ pub struct Status {
     pub wear_most: u32,
     /// The tiers below the region.
     pub tiers: Vec<TierPart>,
+    /// Files whose data was lost with a tier (`weir fs remove-tier --lost`).
+    pub lost_files: u64,
 }
 
 /// A tier below the region.
@@ -213,7 +215,8 @@ impl TierCommand {
     }
 }
 
-fn tiers<M: Memory>(fs: &FileSystem<M>) -> Vec<TierPart> {
+/// Returns the tiers, and the number of files whose data is lost.
+fn tiers<M: Memory>(fs: &FileSystem<M>) -> (Vec<TierPart>, u64) {
     let containers = fs.containers();
     let part = |(number, (tier, (files, used_bytes))): (u32, (&crate::tiers::Tier, (u64, u64)))| {
         let state = containers.state(TierNumber(number));
@@ -238,8 +241,9 @@ fn tiers<M: Memory>(fs: &FileSystem<M>) -> Vec<TierPart> {
             free_bytes: space.map(|space| space.free_bytes),
         }
     };
-    let all = (0..).zip(fs.tiers().iter().zip(fs.tier_contents()));
-    all.filter(|(_, (tier, _))| !tier.is_removed()).map(part).collect()
+    let (contents, lost) = fs.tier_contents();
+    let all = (0..).zip(fs.tiers().iter().zip(contents));
+    (all.filter(|(_, (tier, _))| !tier.is_removed()).map(part).collect(), lost)
 }
 
 /// A mounted file system.
@@ -273,6 +277,7 @@ impl Status {
         mount: Option<Mount>,
     ) -> Self {
         let superblock = fs.superblock();
+        let (tiers, lost_files) = tiers(fs);
         let (usage, roots, (wear_least, wear_most)) = (fs.usage(), fs.roots(), fs.wear());
         Self {
             region: region.display().to_string(),
@@ -295,7 +300,8 @@ impl Status {
             null_file_bytes: roots.null_pages * PAGE_BYTES,
             wear_least,
             wear_most,
-            tiers: tiers(fs),
+            tiers,
+            lost_files,
         }
     }
 }
@@ -316,8 +322,8 @@ pub struct Explanation {
     /// Space allocated to it, metadata included.
     pub allocated_bytes: u64,
     /// `empty`: it has no space; `run`: consecutive pages in one chunk; `chunks`: chunks of its own;
-    /// `container`: a file of a tier.
-    #[schemars(extend("enum" = ["empty", "run", "chunks", "container"]))]
+    /// `container`: a file of a tier; `lost`: its data was lost with its tier.
+    #[schemars(extend("enum" = ["empty", "run", "chunks", "container", "lost"]))]
     pub form: String,
     /// Why it has this form.
     pub reason: String,
@@ -398,6 +404,9 @@ impl Explanation {
             Form::Empty => ("empty", "nothing was written to it, or all of it is a hole".to_owned()),
             Form::Run { .. } => {
                 ("run", format!("files of up to {largest} bytes have consecutive pages in one chunk"))
+            }
+            Form::Container(container) if container.is_lost() => {
+                ("lost", "its tier was removed without it; restore it from a backup, or remove it".to_owned())
             }
             Form::Container(_) if inode.size > fs.region_share() => {
                 ("container", format!("files of more than {} bytes leave the region", fs.region_share()))

@@ -153,6 +153,11 @@ pub trait Containers: fmt::Debug + Send + Sync {
     /// As all; `AlreadyExists` if it is that of a tier already.
     fn adopt(&self, number: TierNumber, tier: &Tier) -> io::Result<()>;
 
+    /// Notes in the directory of a tier whether it is leaving, for a repair of the tier table.
+    fn note_leaving(&self, _: TierNumber, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Gives up the directory of a tier that was removed, with all that is left in it.
     fn release(&self, number: TierNumber) -> io::Result<()>;
 

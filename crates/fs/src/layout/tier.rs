@@ -1,8 +1,8 @@
 //! The tier table: the container directories below a region.
 
-use super::PAGE_BYTES;
 use super::fields::{Reader, Writer};
 use super::superblock::checksum;
+use super::{Ino, PAGE_BYTES};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
@@ -21,6 +21,11 @@ pub const TIERS_MAX: u32 = ((CHECKED_BYTES - HEADER_BYTES) / ENTRY_BYTES) as u32
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TierNumber(pub u32);
 
+impl TierNumber {
+    /// The tier of files whose data is lost because their tier was removed without them. It never exists.
+    pub const LOST: Self = Self(u32::MAX);
+}
+
 /// A container: a file of a tier, by its number there. A number is never used again once an inode had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Container {
@@ -28,6 +33,18 @@ pub struct Container {
     pub tier: TierNumber,
     /// The number, at least 1.
     pub number: u64,
+}
+
+impl Container {
+    /// Returns what a file has instead of a container that is lost.
+    pub const fn lost(ino: Ino) -> Self {
+        Self { tier: TierNumber::LOST, number: ino.0 }
+    }
+
+    /// Returns whether the data of the file that has this is lost.
+    pub fn is_lost(self) -> bool {
+        self.tier == TierNumber::LOST
+    }
 }
 
 /// What a tier is made of.

@@ -186,6 +186,7 @@ impl<M: Memory> FileSystem<M> {
     /// Rejects a container of a tier that does not exist.
     pub(super) fn check_tier(&self, ino: Ino, inode: &Inode) -> Result<()> {
         match inode.form {
+            Form::Container(container) if container == Container::lost(ino) => Ok(()),
             Form::Container(Container { tier, .. })
                 if !self.tiers.is_table_damaged && !self.tiers.has(tier) =>
             {
@@ -485,18 +486,19 @@ impl<M: Memory> FileSystem<M> {
         sum
     }
 
-    /// Returns the files and bytes of each tier. Reads all inodes.
-    pub fn tier_contents(&self) -> Vec<(u64, u64)> {
-        let mut contents = vec![(0, 0); self.tiers.table.len()];
+    /// Returns the files and bytes of each tier, and the number of files whose data is lost. Reads all inodes.
+    pub fn tier_contents(&self) -> (Vec<(u64, u64)>, u64) {
+        let (mut contents, mut lost) = (vec![(0, 0); self.tiers.table.len()], 0);
         let mut scan = Scan::default();
         while self.scan_with(&mut scan, |_, inode| {
-            if let Form::Container(Container { tier, .. }) = inode.form
-                && let Some((files, bytes)) = contents.get_mut(tier.0 as usize)
-            {
+            let Form::Container(container) = inode.form else { return };
+            if container.is_lost() {
+                lost += 1;
+            } else if let Some((files, bytes)) = contents.get_mut(container.tier.0 as usize) {
                 (*files, *bytes) = (*files + 1, *bytes + inode.size);
             }
         }) {}
-        contents
+        (contents, lost)
     }
 
     /// Pins a file to the region, or ends that. A pinned file is not evicted; one in a container stays there.

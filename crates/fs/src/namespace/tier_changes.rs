@@ -97,6 +97,8 @@ impl<M: Memory> FileSystem<M> {
         // Their containers are garbage as soon as the tier has no file, even if it is kept after that.
         self.tiers.moving.values_mut().for_each(|has_changed| *has_changed = true);
         lock(&self.tiers.blocked).remove(&number);
+        // For a tier table that is damaged later. A directory that cannot be written has to do without.
+        let _ = self.tiers.port.note_leaving(number, is_leaving);
         let role = if is_leaving { Role::Leaving } else { Role::Active };
         self.change_tiers(|tiers| tiers[number.0 as usize].role = role)
     }
@@ -210,6 +212,25 @@ impl<M: Memory> FileSystem<M> {
             let _ = containers.remove(Container { tier: number, number: garbage });
         }
         self.forget_tier(number)
+    }
+
+    /// Notes that the data of all files in a tier is lost: reading and writing them fails, until they are
+    /// emptied or removed. Durable when it returns. The tier is leaving; after a crash, some files have been
+    /// noted, and this can be repeated.
+    ///
+    /// # Errors
+    /// Those of an operation.
+    pub fn lose_files(&mut self, number: TierNumber) -> Result<()> {
+        for ino in self.files_in_tier(number) {
+            self.stage(|fs| {
+                let mut inode = fs.raw_inode(ino)?;
+                inode.form = Form::Container(Container::lost(ino));
+                inode.is_passthrough = false;
+                fs.set_inode(ino, &inode);
+                Ok(())
+            })?;
+        }
+        self.commit()
     }
 
     /// Removes a tier from the table, and its marker from the directory. It has no files, durably, and no

@@ -2,6 +2,7 @@
 
 use crate::layout::dirent;
 use crate::layout::inode::{Form, Inode, Kind, TREE_BITS};
+use crate::layout::tier::Container;
 use crate::layout::{BITMAP_SLOTS, Chunk, Ino, PAGE_BYTES, Page};
 use crate::namespace::FileSystem;
 use crate::namespace::names::check_name;
@@ -90,6 +91,7 @@ impl Survey {
                 let bytes = fs.store().bytes(geometry.chunk_at(chunk) + slot * 256);
                 let (mut inode, mut has_form) = Inode::decode_lenient(&bytes);
                 if let Form::Container(container) = inode.form
+                    && container != Container::lost(geometry.ino_of(index, slot))
                     && fs
                         .tiers()
                         .get(container.tier.0 as usize)

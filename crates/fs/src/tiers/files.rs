@@ -164,6 +164,7 @@ pub(super) fn prepare(directory: &Path, marker: &Marker) -> io::Result<()> {
 pub(super) fn discard(directory: &Path) -> io::Result<()> {
     (0..FOLDERS).for_each(|part| drop(std::fs::remove_dir(folder(directory, part))));
     let _ = std::fs::remove_dir(directory.join(FOLDER));
+    marker::note_leaving(directory, false)?;
     // The marker goes last: as long as it is there, this can be done again.
     match std::fs::remove_file(marker::path(directory)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -521,12 +522,18 @@ impl Containers for ContainerFiles {
         Ok(())
     }
 
+    fn note_leaving(&self, number: TierNumber, is_leaving: bool) -> io::Result<()> {
+        marker::note_leaving(&self.directory(number)?.path, is_leaving)
+    }
+
     fn release(&self, number: TierNumber) -> io::Result<()> {
-        let Directory { path, tier, .. } = &*self.directory(number)?;
+        let Some(directory) = self.known(number) else { return Ok(()) };
+        let Directory { path, tier, .. } = &*directory;
         let removed = Tier::removed(tier.next);
         self.set_directory(number, Directory::open(number, &removed, self.region, self.writable));
         lock(&self.open).retain(|container, _| container.tier != number);
-        discard(path)
+        // Of one that was left out, nothing is known.
+        if directory.lock.is_ok() { discard(path) } else { Ok(()) }
     }
 
     fn state(&self, tier: TierNumber) -> TierState {

@@ -1,6 +1,6 @@
 //! Tiers that are found by the markers of their directories.
 
-use super::marker::Marker;
+use super::marker::{self, Marker};
 use super::{Role, Tier, TierNumber, files};
 use crate::error::TierError;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,7 @@ impl FoundTier {
     /// Returns the entry of the tier table for it.
     pub fn tier(&self) -> Tier {
         let Self { path, marker, next, .. } = self;
-        Tier { class: marker.class, role: Role::Active, path: path.clone(), uuid: marker.tier, next: *next }
+        let role = if marker::is_leaving(path) { Role::Leaving } else { Role::Active };
+        Tier { class: marker.class, role, path: path.clone(), uuid: marker.tier, next: *next }
     }
 }

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// Name of the marker's file.
 pub const NAME: &str = "weir.tier";
 
+/// Name of the file that a tier has while it is leaving.
+const LEAVING: &str = "weir.leaving";
+
 /// What a marker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
@@ -78,6 +81,27 @@ impl Marker {
 /// Returns the path of a directory's marker.
 pub fn path(directory: &Path) -> PathBuf {
     directory.join(NAME)
+}
+
+/// Notes in the directory of a tier, durably, whether it is leaving.
+///
+/// # Errors
+/// Returns the operating system's error.
+pub fn note_leaving(directory: &Path, is_leaving: bool) -> io::Result<()> {
+    let note = directory.join(LEAVING);
+    match is_leaving {
+        true => drop(File::create(note)?),
+        false => match std::fs::remove_file(note) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed?,
+        },
+    }
+    File::open(directory)?.sync_all()
+}
+
+/// Returns whether the directory of a tier says that it is leaving.
+pub fn is_leaving(directory: &Path) -> bool {
+    directory.join(LEAVING).exists()
 }
 
 #[cfg(test)]

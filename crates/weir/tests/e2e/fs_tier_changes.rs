@@ -225,9 +225,14 @@ fn a_damaged_tier_table_is_written_again_from_the_markers() {
     region.refused(&named, CHECK_DAMAGED, &["files are in tier 0", "--tier DIR"]);
     let without_repair = region.refused_output(&["fs", "check", "region", "--tier", "hdd"], CHECK_USAGE);
     assert!(without_repair.is_empty(), "the option needs --repair: {without_repair}");
+    // As if one had been leaving.
+    fs::write(region.folder().join("hdd/weir.leaving"), "").expect("a note");
     let repaired = region.refused_output(&arguments, CHECK_REPAIRED);
     assert!(repaired.contains("the tier table: written again"), "{repaired}");
     region.check();
+    assert_eq!(tiers(&region), [("ssd".to_owned(), false), ("hdd".to_owned(), true)]);
+    region.json(&["fs", "add-tier", "region", "--disk", "hdd"]);
+    assert!(!region.folder().join("hdd/weir.leaving").exists());
     region.mount();
     verify_files(&region, 12, 5 * MIB);
     write_files(&region, 16, 5 * MIB);
@@ -332,4 +337,53 @@ fn a_removal_that_is_killed_goes_on_where_it_was() {
     verify_files(&region, FILES, 9 * MIB);
     assert_eq!(form(&region, "file-0"), "container");
     region.unmount();
+}
+
+#[test]
+fn a_lost_tier_is_removed_and_its_files_stay_without_data() {
+    const FILES: u64 = 12;
+    if !can_mount() {
+        return;
+    }
+    let region = two_tiers();
+    region.mount();
+    write_files(&region, FILES, 5 * MIB);
+    region.unmount();
+    let arguments = ["fs", "remove-tier", "region", "hdd", "--lost"];
+    region.refused(&arguments, REFUSED, &["tier 1", "is there"]);
+    fs::rename(region.folder().join("hdd"), region.folder().join("away")).expect("moved");
+    let before = fs::read(region.folder().join("region")).expect("the region");
+    region.refused(&arguments, REFUSED, &["has the data of", "\"file-", "--accept-loss"]);
+    assert!(fs::read(region.folder().join("region")).expect("the region") == before, "nothing was changed");
+    region.refused(&["fs", "remove-tier", "region", "nowhere", "--lost"], USAGE, &["no tier at nowhere"]);
+    let status = region.json(&["fs", "remove-tier", "region", "hdd", "--lost", "--accept-loss"]);
+    let lost = status["lost_files"].as_u64().expect("a number");
+    assert!((1..FILES).contains(&lost), "{status}");
+    assert_eq!(status["tiers"].as_array().map(Vec::len), Some(1), "{status}");
+    region.check();
+    region.mount();
+    assert!(region.weir(&["fs", "status", "files"]).contains(&format!("LOST: the data of {lost} files")));
+    let mut found = 0;
+    for number in 0..FILES {
+        let (name, content) = (format!("file-{number}"), bytes(number, 5 * MIB));
+        let path = region.path(&name);
+        assert_eq!(path.metadata().expect("it is there").len(), 5 * MIB as u64);
+        match fs::read(&path) {
+            Ok(read) => assert!(read == content),
+            Err(error) => {
+                assert_eq!((error.raw_os_error(), form(&region, &name)), (Some(5), "lost".to_owned()));
+                found += 1;
+                // As from a backup.
+                fs::write(&path, content).expect("space");
+            }
+        }
+    }
+    assert_eq!(found, lost);
+    verify_files(&region, FILES, 5 * MIB);
+    region.unmount();
+    assert_eq!(region.json(&["fs", "status", "region"])["lost_files"], 0);
+    // What turns up again can be rescued.
+    region.weir(&["fs", "rescue", "away", "--to", "restored"]);
+    let restored = fs::read_dir(region.folder().join("restored")).expect("a directory").count();
+    assert_eq!(restored as u64, lost);
 }

@@ -119,3 +119,43 @@ fn a_table_without_space_or_none_takes_no_tier() {
     assert!(matches!(fs.add_tier(Class::Disk, "/a".into(), [1; 16]), Err(Error::NotSupported)));
     assert!(check_with_containers(&fs).is_clean());
 }
+
+#[test]
+fn files_of_a_lost_tier_stay_and_cannot_be_read() {
+    let (mut fs, containers) = file_system();
+    add(&mut fs, 7);
+    let files: Vec<_> = (0..3).map(|number| file(&mut fs, &format!("file-{number}"), 9000)).collect();
+    files[..2].iter().for_each(|ino| fs.evict_now(*ino).expect("the tier takes it"));
+    fs.sync().expect("no failure");
+    containers.set_gone(Some(FIRST));
+    fs.set_leaving(FIRST, true).expect("it exists");
+    fs.lose_files(FIRST).expect("no failure");
+    // After a crash in between, it is done again.
+    let mut fs = open(fs.into_memory(), &containers);
+    assert!(fs.is_leaving(FIRST) && fs.files_in_tier(FIRST).is_empty());
+    fs.lose_files(FIRST).expect("no failure");
+    fs.forget_tier(FIRST).expect("it has no files");
+    containers.set_gone(None);
+    containers.release(FIRST).expect("its directory is another one's");
+    // Another tier takes the place and the numbers after it.
+    assert_eq!(add(&mut fs, 8), FIRST);
+    let mut fs = open(fs.into_memory(), &containers);
+    assert!(check_with_containers(&fs).is_clean());
+    assert_eq!(fs.tier_contents(), (vec![(0, 0)], 2));
+    for ino in &files[..2] {
+        let error = fs.read(*ino, 0, &mut [0; 10]).expect_err("its data is lost");
+        assert_eq!((error.errno(), fs.inode(*ino).expect("it exists").size), (libc::EIO, 9000));
+        assert_eq!(fs.write(*ino, 0, b"new", NOW).expect_err("its data is lost").errno(), libc::EIO);
+        assert_eq!(fs.promote(*ino).expect_err("its data is lost").errno(), libc::EIO);
+        fs.inode(*ino).expect("it exists");
+    }
+    verify(&fs, files[2], 9000);
+    // Emptied, it is a file like any other; one can be removed.
+    fs.truncate(files[0], 0, NOW).expect("it can be emptied");
+    fs.write(files[0], 0, &contents(files[0], 9000), NOW).expect("space");
+    verify(&fs, files[0], 9000);
+    fs.unlink(Ino::ROOT, b"file-1", NOW).expect("a file");
+    fs.sync().expect("no failure");
+    assert_eq!(fs.tier_contents().1, 0);
+    assert!(check_with_containers(&fs).is_clean());
+}

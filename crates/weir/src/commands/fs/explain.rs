@@ -32,6 +32,7 @@ pub(super) fn human(explained: &Explanation, width: Width) -> String {
             "run" => "one run of pages",
             "chunks" => "chunks of its own",
             "container" => "a container",
+            "lost" => "data lost",
             _ => "no space",
         },
         explained.reason

@@ -82,7 +82,8 @@ const MOVE_TIER_EXAMPLES: &str = "Examples:
 
 const REMOVE_TIER_EXAMPLES: &str = "Examples:
   weir fs remove-tier region /mnt/hdd/weir
-  weir fs remove-tier files /mnt/hdd/weir --no-wait";
+  weir fs remove-tier files /mnt/hdd/weir --no-wait
+  weir fs remove-tier region /mnt/hdd/weir --lost --accept-loss";
 
 const RESCUE_EXAMPLES: &str = "Examples:
   weir fs rescue /mnt/ssd/weir /mnt/hdd/weir --to restored";
@@ -208,8 +209,14 @@ pub enum FsCommand {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
         /// Return at once if the file system is mounted; its server moves the files in the background
-        #[arg(long)]
+        #[arg(long, conflicts_with = "lost")]
         no_wait: bool,
+        /// Remove a tier whose directory is gone for good, while the file system is not mounted
+        #[arg(long)]
+        lost: bool,
+        /// Accept that the files in the lost tier lose their data; they stay, and reading them fails
+        #[arg(long, requires = "lost")]
+        accept_loss: bool,
     },
     /// Restore files from the directories of tiers alone, after the region was lost
     ///
@@ -262,7 +269,10 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
         FsCommand::MoveTier { region, directories } => {
             show_status(common, &tier_changes::set_paths(&region, &directories)?);
         }
-        FsCommand::RemoveTier { region, directory, no_wait } => {
+        FsCommand::RemoveTier { region, directory, lost: true, accept_loss, .. } => {
+            show_status(common, &tier_changes::remove_lost(&region, &directory, accept_loss)?);
+        }
+        FsCommand::RemoveTier { region, directory, no_wait, .. } => {
             show_status(common, &tier_changes::remove(&region, &directory, !no_wait)?);
         }
         FsCommand::Rescue { directories, to } => {

@@ -107,6 +107,13 @@ pub(super) fn human(status: &Status, width: Width) -> String {
     if !status.tiers.is_empty() {
         text += &format!("\n{}", tier_table(status, width));
     }
+    if status.lost_files > 0 {
+        text += &format!(
+            "\nLOST: the data of {} files was lost with a tier. Reading them fails; restore them from a backup, \
+             or remove them (weir fs explain FILE tells which)\n",
+            status.lost_files
+        );
+    }
     if status.mount.as_ref().is_some_and(|mount| mount.failed) {
         text += "\nFAILED: a flush of the region failed; nothing can be changed any more, and the last \
                  changes may be lost. Unmount it, see the kernel's log (dmesg), and check it\n";
@@ -216,6 +223,7 @@ mod tests {
             wear_least: 0,
             wear_most: 7,
             tiers: vec![gone()],
+            lost_files: 3,
         }
     }
 
@@ -239,7 +247,15 @@ mod tests {
     fn status_is_formatted() {
         let mut status = sample();
         let text = human(&status, Width::UNLIMITED);
-        for part in ["not mounted", "/srv/region", "4 GiB", "0 to 7", "after fsync", "GONE: /mnt/disk/weir"] {
+        for part in [
+            "not mounted",
+            "/srv/region",
+            "4 GiB",
+            "0 to 7",
+            "after fsync",
+            "GONE: /mnt/disk/weir",
+            "LOST: the data of 3 files",
+        ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
         status.tiers.push(TierPart { state: "ready".to_owned(), leaving: true, ..gone() });

@@ -5,7 +5,7 @@ use super::failures::{content_failure, open_failure};
 use super::mounted_tiers;
 use super::tiers::{self, NewTier};
 use crate::failure::Failure;
-use crate::progress;
+use crate::{output, progress};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use weir_fs::error::Error;
@@ -13,7 +13,7 @@ use weir_fs::layout::Ino;
 use weir_fs::namespace::FileSystem;
 use weir_fs::nvm::Mapped;
 use weir_fs::report::Status;
-use weir_fs::tiers::{ContainerFiles, FoundTier, Tier, TierNumber, allocated_bytes};
+use weir_fs::tiers::{ContainerFiles, FoundTier, Tier, TierNumber, TierState, allocated_bytes};
 use weir_model::Bytes;
 
 type Fs = FileSystem<Mapped>;
@@ -167,6 +167,61 @@ pub(super) fn remove(region: &Path, directory: &Path, waits: bool) -> Result<Sta
     super::status::of_region(region)
 }
 
+/// Removes a tier that is lost; the files in it lose their data. With `accepts_loss` false it only tells which.
+///
+/// # Errors
+/// Fails if there is no tier in the directory, if it is there, or if files lose their data and `accepts_loss`
+/// is false: nothing has changed then.
+pub(super) fn remove_lost(region: &Path, directory: &Path, accepts_loss: bool) -> Result<Status, Failure> {
+    let mut fs = open(region, true)?;
+    let number = position(&fs, directory);
+    let number = number.ok_or_else(|| tiers::no_tier_at(directory, &tiers::paths(fs.tiers())))?;
+    let path = fs.tiers()[number.0 as usize].path.clone();
+    if !matches!(fs.containers().state(number), TierState::Gone(_)) {
+        return Err(Failure::refused(
+            format!("--lost: tier {} ({}) is there", number.0, path.display()),
+            "leave the option out: its files move elsewhere",
+        ));
+    }
+    let files = fs.files_in_tier(number);
+    let names: Vec<_> = files.iter().map(|ino| name_of(&fs, *ino)).collect();
+    if !files.is_empty() && !accepts_loss {
+        return Err(loses(number, &path, &names));
+    }
+    fs.set_leaving(number, true).map_err(|error| failure(region, &error))?;
+    fs.lose_files(number).map_err(|error| failure(region, &error))?;
+    fs.remove_tier(number).map_err(|error| failure(region, &error))?;
+    for name in &names {
+        output::print_stderr(&format!("lost: {name}"));
+    }
+    drop(fs);
+    super::status::of_region(region)
+}
+
+/// Returns the failure for a removal by which these files lose their data.
+fn loses(number: TierNumber, path: &Path, names: &[String]) -> Failure {
+    const SHOWN: usize = 5;
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    Failure::refused(
+        format!(
+            "tier {} ({}) has the data of {} files, which its removal loses: {shown}{more}",
+            number.0,
+            path.display(),
+            names.len()
+        ),
+        "put the directory back if there is any way; to lose the data, pass --accept-loss: the files stay, and \
+         reading them fails",
+    )
+}
+
+/// Returns the path of a file, with its inode and size.
+fn name_of(fs: &Fs, ino: Ino) -> String {
+    let header = fs.header(ino).unwrap_or_default();
+    let size = fs.inode(ino).map_or(Bytes(0), |inode| Bytes(inode.size));
+    format!("{:?} (inode {}, {size})", String::from_utf8_lossy(&header.path), ino.0)
+}
+
 /// Returns the tier in a directory, by its path.
 fn position(fs: &Fs, directory: &Path) -> Option<TierNumber> {
     let is_it = |tier: &Tier| !tier.is_removed() && tiers::is_named(tier, &[directory.to_owned()]);
@@ -215,9 +270,7 @@ pub(super) fn verify_space(status: &Status, number: TierNumber) -> Result<(), Fa
 
 /// Returns the failure for a file that could not leave its tier.
 fn not_moved(region: &Path, fs: &Fs, tier: &Path, (ino, error): (Ino, &Error)) -> Failure {
-    let header = fs.header(ino).unwrap_or_default();
-    let size = fs.inode(ino).map_or(Bytes(0), |inode| Bytes(inode.size));
-    let name = format!("{:?} (inode {}, {size})", String::from_utf8_lossy(&header.path), ino.0);
+    let name = name_of(fs, ino);
     match error {
         Error::NoTier => no_space_elsewhere(tier, region, &name),
         Error::Container(error) => unreadable(tier, &format!("{name}: {error}")),
