@@ -13,9 +13,9 @@ impl<M: Memory> Handler<M> {
     ///
     /// # Errors
     /// `NotPermitted` if the caller is neither root nor the server's user; `Invalid` for a directory that
-    /// cannot be that of a tier, or if the paths of all tiers do not fit into the table; `Exists` if it is that
-    /// of a tier; `NotFound` if a directory to remove is none of a tier; `NotSupported` without a tier table;
-    /// `Container` if the directory refuses.
+    /// cannot be that of a tier, or if the paths of all tiers do not fit into the table; `Exists` if it is
+    /// that of a tier; `NotFound` if a directory to remove is none of a tier; `NotSupported` without a tier
+    /// table; `Container` if the directory refuses.
     pub(super) fn change_tiers(&self, caller: u32, command: &TierCommand) -> Result<()> {
         if caller != 0 && caller != rustix::process::geteuid().as_raw() {
             return Err(Error::NotPermitted);

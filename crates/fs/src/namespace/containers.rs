@@ -486,7 +486,8 @@ impl<M: Memory> FileSystem<M> {
         sum
     }
 
-    /// Returns the files and bytes of each tier, and the number of files whose data is lost. Reads all inodes.
+    /// Returns the files and bytes of each tier, and the number of files whose data is lost. Reads all
+    /// inodes.
     pub fn tier_contents(&self) -> (Vec<(u64, u64)>, u64) {
         let (mut contents, mut lost) = (vec![(0, 0); self.tiers.table.len()], 0);
         let mut scan = Scan::default();

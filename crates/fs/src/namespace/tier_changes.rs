@@ -85,8 +85,8 @@ impl<M: Memory> FileSystem<M> {
         })
     }
 
-    /// Sets whether a tier is leaving, so that it takes no files. Moves in progress are given up. Durable when
-    /// it returns.
+    /// Sets whether a tier is leaving, so that it takes no files. Moves in progress are given up. Durable
+    /// when it returns.
     ///
     /// # Errors
     /// `NoTier` if there is none of this number.

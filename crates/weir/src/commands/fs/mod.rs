@@ -1,5 +1,6 @@
 //! `weir fs` creates, mounts, checks and shows file systems, each in one region.
 
+mod blocked;
 mod check;
 mod create;
 mod explain;
@@ -264,7 +265,12 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
         FsCommand::Pin { file } => show_move(common, &file, Command::Pin)?,
         FsCommand::Unpin { file } => show_move(common, &file, Command::Unpin)?,
         FsCommand::AddTier { region, flash, disk } => {
-            show_status(common, &tier_changes::add(&region, &tiers::named(flash, disk))?);
+            let named = tiers::named(flash, disk);
+            let status = match mounted_tiers::find(&region)? {
+                Some(mount) => mounted_tiers::add(&mount, &named)?,
+                None => tier_changes::add(&region, &named)?,
+            };
+            show_status(common, &status);
         }
         FsCommand::MoveTier { region, directories } => {
             show_status(common, &tier_changes::set_paths(&region, &directories)?);
@@ -273,7 +279,11 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
             show_status(common, &tier_changes::remove_lost(&region, &directory, accept_loss)?);
         }
         FsCommand::RemoveTier { region, directory, no_wait, .. } => {
-            show_status(common, &tier_changes::remove(&region, &directory, !no_wait)?);
+            let status = match mounted_tiers::find(&region)? {
+                Some(mount) => mounted_tiers::remove(&mount, &directory, !no_wait)?,
+                None => tier_changes::remove(&region, &directory)?,
+            };
+            show_status(common, &status);
         }
         FsCommand::Rescue { directories, to } => {
             let document = rescue::rescue(&directories, &to)?;

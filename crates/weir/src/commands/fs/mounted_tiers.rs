@@ -1,9 +1,10 @@
 //! `weir fs add-tier` and `remove-tier` of a mounted file system: its server does the work.
 
+use super::blocked::{file_of, waits_for};
 use super::failures::{dead_mount, is_dead, mount_of};
 use super::status::{ask, status};
 use super::tier_changes::{already_a_tier, no_space_elsewhere, unreadable, verify_space};
-use super::tiers;
+use super::tiers::{self, NewTier};
 use crate::failure::Failure;
 use crate::{output, progress};
 use rustix::fs::XattrFlags;
@@ -12,7 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_fs::report::{BlockedPart, STATUS, Status, TierCommand, TierPart};
+use weir_fs::report::{STATUS, Status, TierCommand, TierPart};
 use weir_fs::tiers::{FoundTier, Tier, TierNumber, header};
 
 /// How often the server is asked how far it is.
@@ -42,9 +43,10 @@ fn send(mount: &Path, command: &TierCommand) -> Result<(), Errno> {
 ///
 /// # Errors
 /// Fails if the server refuses one. Tiers before it on the command line were added.
-pub(super) fn add(mount: &Path, new: &[Tier]) -> Result<Status, Failure> {
+pub(super) fn add(mount: &Path, named: &[NewTier]) -> Result<Status, Failure> {
+    let new = tiers::directories(named)?;
     let device = |path: &Path| path.metadata().map(|found| found.dev()).ok();
-    for tier in new {
+    for tier in &new {
         let Tier { class, path, .. } = tier;
         if device(path) == device(mount) {
             return Err(inside(path));
@@ -108,8 +110,8 @@ fn read_only(mount: &Path) -> Failure {
 /// Has the server remove a tier, and waits until it is removed if `waits`.
 ///
 /// # Errors
-/// Fails if there is no tier in the directory, or if files in it cannot move. Then the tier is leaving, unless
-/// that could be told before, and the server goes on as soon as it can.
+/// Fails if there is no tier in the directory, or if files in it cannot move. Then the tier is leaving,
+/// unless that could be told before, and the server goes on as soon as it can.
 pub(super) fn remove(mount: &Path, directory: &Path, waits: bool) -> Result<Status, Failure> {
     let before = status(mount)?;
     let path = tiers::resolved(directory).unwrap_or_else(|| directory.to_owned());
@@ -172,25 +174,4 @@ fn unmounted(mount: &Path, region: &str, tier: &TierPart) -> Failure {
         format!("the file system was unmounted from {} while files moved", mount.display()),
         format!("the next mount goes on; or now: weir fs remove-tier {region} {}", tier.path),
     )
-}
-
-/// Returns the name of one of the files that stay.
-fn file_of(blocked: &BlockedPart) -> String {
-    let name = if blocked.path.is_empty() { "a file" } else { &format!("{:?}", blocked.path) };
-    format!("{name} (inode {})", blocked.inode)
-}
-
-/// Returns what files that stay in their tier wait for.
-pub(super) fn waits_for(blocked: &BlockedPart) -> String {
-    let file = file_of(blocked);
-    let files = match blocked.files {
-        1 => file,
-        files => format!("{files} files, one of them {file}"),
-    };
-    match blocked.reason.as_str() {
-        "in_use" => format!("programs to close and unmap {files}"),
-        "changing" => format!("programs to stop changing {files}"),
-        "no_space" => format!("space elsewhere for {files}"),
-        _ => format!("the containers of {files}, which cannot be read"),
-    }
 }

@@ -1,7 +1,7 @@
 //! `weir fs status` shows a file system's space, files and wear.
 
+use super::blocked::waits_for;
 use super::failures::{content_failure, dead_mount, is_dead, mount_of, open_failure};
-use super::mounted_tiers::waits_for;
 use super::region::durability;
 use super::tiers;
 use crate::failure::Failure;
@@ -109,8 +109,8 @@ pub(super) fn human(status: &Status, width: Width) -> String {
     }
     if status.lost_files > 0 {
         text += &format!(
-            "\nLOST: the data of {} files was lost with a tier. Reading them fails; restore them from a backup, \
-             or remove them (weir fs explain FILE tells which)\n",
+            "\nLOST: the data of {} files was lost with a tier. Reading them fails; restore them from a \
+             backup, or remove them (weir fs explain FILE tells which)\n",
             status.lost_files
         );
     }

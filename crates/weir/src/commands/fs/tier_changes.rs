@@ -1,8 +1,7 @@
-//! `weir fs add-tier`, `move-tier` and `remove-tier` change the tiers of a file system: here of one that is not
-//! mounted, in `mounted_tiers` of one that is.
+//! `weir fs add-tier`, `move-tier` and `remove-tier` change the tiers of a file system that is not mounted;
+//! `mounted_tiers` those of one that is.
 
 use super::failures::{content_failure, open_failure};
-use super::mounted_tiers;
 use super::tiers::{self, NewTier};
 use crate::failure::Failure;
 use crate::{output, progress};
@@ -36,16 +35,13 @@ fn failure(region: &Path, error: &Error) -> Failure {
     }
 }
 
-/// Adds tiers; those among them that are leaving are kept. `region` may also be the directory of a mount.
+/// Adds tiers; those among them that are leaving are kept.
 ///
 /// # Errors
 /// Fails if a directory does not exist or is another tier's, or if the region is in use. Tiers before it on
 /// the command line may have been added.
 pub(super) fn add(region: &Path, named: &[NewTier]) -> Result<Status, Failure> {
     let new = tiers::directories(named)?;
-    if let Some(mount) = mounted_tiers::find(region)? {
-        return mounted_tiers::add(&mount, &new);
-    }
     let mut fs = open(region, false)?;
     for tier in new {
         match FoundTier::at(&tier.path).ok() {
@@ -129,16 +125,12 @@ fn two_directories(number: TierNumber, one: &Path, other: &Path) -> Failure {
     )
 }
 
-/// Removes a tier, after its files have moved. `region` may also be the directory of a mount; the server goes
-/// on in the background then if this does not wait.
+/// Removes a tier, after its files have moved.
 ///
 /// # Errors
 /// Fails if there is no tier in the directory, or if there is no space for its files elsewhere. Then the tier
 /// is leaving, unless that could be told before, and the command can be repeated.
-pub(super) fn remove(region: &Path, directory: &Path, waits: bool) -> Result<Status, Failure> {
-    if let Some(mount) = mounted_tiers::find(region)? {
-        return mounted_tiers::remove(&mount, directory, waits);
-    }
+pub(super) fn remove(region: &Path, directory: &Path) -> Result<Status, Failure> {
     let mut fs = open(region, false)?;
     let number = match position(&fs, directory) {
         Some(number) => number,
@@ -167,7 +159,8 @@ pub(super) fn remove(region: &Path, directory: &Path, waits: bool) -> Result<Sta
     super::status::of_region(region)
 }
 
-/// Removes a tier that is lost; the files in it lose their data. With `accepts_loss` false it only tells which.
+/// Removes a tier that is lost; the files in it lose their data. With `accepts_loss` false it only tells
+/// which.
 ///
 /// # Errors
 /// Fails if there is no tier in the directory, if it is there, or if files lose their data and `accepts_loss`
@@ -201,17 +194,19 @@ pub(super) fn remove_lost(region: &Path, directory: &Path, accepts_loss: bool) -
 /// Returns the failure for a removal by which these files lose their data.
 fn loses(number: TierNumber, path: &Path, names: &[String]) -> Failure {
     const SHOWN: usize = 5;
-    let more = if names.len() > SHOWN { ", ..." } else { "" };
-    let shown = names[..names.len().min(SHOWN)].join(", ");
+    let mut shown = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN {
+        shown += ", ...";
+    }
     Failure::refused(
         format!(
-            "tier {} ({}) has the data of {} files, which its removal loses: {shown}{more}",
+            "tier {} ({}) has the data of {} files, which its removal loses: {shown}",
             number.0,
             path.display(),
             names.len()
         ),
-        "put the directory back if there is any way; to lose the data, pass --accept-loss: the files stay, and \
-         reading them fails",
+        "put the directory back if there is any way; to lose the data, pass --accept-loss: the files stay, \
+         and reading them fails",
     )
 }
 
