@@ -61,6 +61,9 @@ pub(super) enum Effect {
 
 /// A change brings a row nearer if its distance falls by this share.
 const NEARER: f64 = 0.1;
+/// A figure that moves less, as a logarithm or for a share as a difference, shows nothing: another seed moves
+/// it as far.
+const LEAST_MOVE: f64 = 0.02;
 
 impl Effect {
     /// Compares the figures of a row without and with a change.
@@ -68,8 +71,13 @@ impl Effect {
         let verdicts = published.verdict(without).zip(published.verdict(with));
         let distances = published.distance(without).zip(published.distance(with));
         let (Some((before, after)), Some((far, near))) = (verdicts, distances) else { return Self::Failed };
+        let moves = match published {
+            Published::Share(_) => with - without,
+            _ => (with / without).ln(),
+        };
         match () {
             () if before != Verdict::Differs => Self::DoesNotDiffer,
+            () if moves.abs() < LEAST_MOVE => Self::None,
             () if after != Verdict::Differs => Self::Shown,
             () if near <= far * (1.0 - NEARER) => Self::Nearer,
             () => Self::None,
@@ -313,6 +321,7 @@ mod tests {
         assert_eq!(Effect::of(&ratio, [2.0, 0.5]), Effect::DoesNotDiffer);
         assert_eq!(Effect::of(&ratio, [f64::NAN, 2.0]), Effect::Failed);
         let less = Published::Direction(Direction::Less);
+        assert_eq!(Effect::of(&less, [0.985, 0.975]), Effect::None, "a change of one percent");
         assert_eq!(Effect::of(&less, [1.2, 0.9]), Effect::Shown);
         assert_eq!(Effect::of(&less, [1.2, 1.05]), Effect::Nearer);
         let share = Published::Share(Interval { least: 0.6, most: 0.6 });
