@@ -18,6 +18,12 @@ const PAGES: [&str; 6] = [
     include_str!("../../../../../../docs/policies/reproduction-results-trident.md"),
 ];
 
+/// Pages of recorded experiments on causes.
+const CAUSE_PAGES: [&str; 2] = [
+    include_str!("../../../../../../docs/policies/reproduction-causes-pools.md"),
+    include_str!("../../../../../../docs/policies/reproduction-causes-caches.md"),
+];
+
 /// The list, by reproduction.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +43,8 @@ struct Listed {
     reason: String,
 }
 
+/// An experiment on a cause: the reproduction, the row, and the change.
+type Experimented = (String, String, String);
 /// A row: the reproduction, the place, what it compares, and the reason if it differs.
 type Name = (String, String, String, String);
 
@@ -109,6 +117,61 @@ fn every_row_is_recorded_as_reproduced_or_on_the_list() {
     assert_eq!(found[0].symmetric_difference(&differs).collect::<Vec<_>>(), Vec::<&Name>::new(), "differs");
     let changed: Vec<_> = found[1].symmetric_difference(&unrecorded).collect();
     assert_eq!(changed, Vec::<&Name>::new(), "unrecorded");
+}
+
+/// What recorded experiments on causes showed, by reproduction, row, and number of the change: the change and
+/// its effect.
+type Effects = BTreeMap<(String, String), BTreeMap<usize, (String, &'static str)>>;
+
+/// Reads the tables of the pages: the numbered changes of a reproduction, and its rows with a column for each
+/// change.
+fn recorded_effects() -> Effects {
+    let mut all = Effects::new();
+    let (mut reproduction, mut changes, mut columns) = ("", BTreeMap::new(), Vec::new());
+    for line in CAUSE_PAGES.iter().flat_map(|page| page.lines()) {
+        if let Some(heading) = line.strip_prefix("## ") {
+            (reproduction, changes, columns) = (heading, BTreeMap::new(), Vec::new());
+        }
+        let Some(cells) = line.strip_prefix("| ").and_then(|line| line.strip_suffix('|')) else { continue };
+        let cells: Vec<&str> = cells.split('|').map(str::trim).collect();
+        match &*cells {
+            ["row", "published", "here", numbers @ ..] => {
+                columns = numbers.iter().filter_map(|number| number.parse::<usize>().ok()).collect();
+            }
+            [number, what, _] if number.parse::<usize>().is_ok() => {
+                changes.insert(number.parse::<usize>().expect("checked"), (*what).to_owned());
+            }
+            [row, _, _, figures @ ..] if figures.len() == columns.len() => {
+                let of_row = all.entry((reproduction.to_owned(), (*row).to_owned())).or_default();
+                for (number, figure) in columns.iter().zip(figures).filter(|(_, figure)| !figure.is_empty()) {
+                    let known = ["shown", "nearer", "no", "does not differ", "failed"];
+                    let effect = known.into_iter().find(|effect| figure.ends_with(&format!(" {effect}")));
+                    let effect = effect.unwrap_or_else(|| panic!("{reproduction}: {row}: {figure}"));
+                    of_row.insert(*number, (changes[number].clone(), effect));
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Every declared change is recorded with each of its rows, and no others are.
+#[test]
+fn every_experiment_on_a_cause_is_recorded() {
+    let mut declared = BTreeSet::new();
+    for (reproduction, publication) in publications() {
+        for cause in &publication.causes {
+            let row = |row: &String| (reproduction.name.to_owned(), row.clone(), cause.what.clone());
+            declared.extend(cause.rows.iter().map(row));
+        }
+    }
+    let mut recorded = BTreeSet::new();
+    for ((reproduction, row), changes) in recorded_effects() {
+        let one = |(what, _): (String, &str)| (reproduction.clone(), row.clone(), what);
+        recorded.extend(changes.into_values().map(one));
+    }
+    assert_eq!(declared.symmetric_difference(&recorded).collect::<Vec<_>>(), Vec::<&Experimented>::new());
 }
 
 /// The same, by running the short form of everything. Prints the rows that left or joined.
