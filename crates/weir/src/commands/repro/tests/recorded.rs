@@ -174,6 +174,40 @@ fn every_experiment_on_a_cause_is_recorded() {
     assert_eq!(declared.symmetric_difference(&recorded).collect::<Vec<_>>(), Vec::<&Experimented>::new());
 }
 
+/// Every row that differs names the changes that were shown to be its cause, or a part of it, or says that
+/// the cause is unknown.
+#[test]
+fn every_reason_names_the_experiment_that_showed_it() {
+    let (effects, [differs, _]) = (recorded_effects(), list());
+    let mut wrong = Vec::new();
+    for (reproduction, publication) in publications() {
+        for (table, row) in publication.rows() {
+            let title = title(table, row);
+            let of_row = |(name, at, listed, _): &&Name| {
+                (&**name, at, listed) == (reproduction.name, &table.at, &title)
+            };
+            let Some((.., reason)) = differs.iter().find(of_row) else { continue };
+            let names = [format!("{}: {}", table.at, row.quantity), format!("{}: {title}", table.at)];
+            let of_name = |row: &String| effects.get(&(reproduction.name.to_owned(), row.clone()));
+            let changes: BTreeMap<_, _> = names.iter().filter_map(of_name).flatten().collect();
+            let that = |effect: &str| {
+                let some = changes.values().filter(|(_, of)| *of == effect);
+                // "what is so; something else instead"
+                some.map(|(what, _)| what.rsplit_once("; ").map_or(&**what, |(is, _)| is)).collect::<Vec<_>>()
+            };
+            let is_right = match (&*that("shown"), &*that("nearer")) {
+                ([], []) => reason.starts_with("cause unknown"),
+                ([], parts) => *reason == format!("in part: {}", parts.join("; ")),
+                (shown, _) => *reason == shown.join("; "),
+            };
+            if !is_right {
+                wrong.push((reproduction.name, names, reason.clone(), that("shown"), that("nearer")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The same, by running the short form of everything. Prints the rows that left or joined.
 #[test]
 #[ignore = "takes half an hour: run with --release"]
