@@ -4,7 +4,8 @@
 
 use super::parameters::Parameters;
 use super::published::{Cause, Publication, Published, Row, Run, Source, Table, title};
-use super::results::{Results, ResultsFile};
+use super::results::Results;
+use super::results_file::ResultsFile;
 use super::runner::Runner;
 use super::text::{published, verdict};
 use super::verdict::Verdict;

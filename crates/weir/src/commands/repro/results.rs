@@ -1,19 +1,9 @@
 //! Results of experiments: the metrics of each, by name and seed.
-//!
-//! They can be kept in a file, a line for each experiment and seed, so that a run that was interrupted
-//! continues.
 
 use super::published::{Best, RATIO, Run};
-use crate::failure::Failure;
-use crate::files::{self, OutputKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::hash::Hasher as _;
-use std::io::Write as _;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use weir_model::Nanos;
 use weir_sim::cache::CacheOutcome;
 use weir_sim::load::ramp::saturation;
@@ -37,28 +27,6 @@ impl ExperimentId {
         let tags: String = tags.into_iter().flatten().map(|tag| format!(" [{tag}]")).collect();
         Self { experiment: format!("{name}{tags}"), seed, duration_ns: duration.0 }
     }
-}
-
-/// A line of the file in which results are kept.
-#[derive(Debug, Serialize, Deserialize)]
-struct Line {
-    /// A digest of the program that ran the experiment.
-    program: String,
-    #[serde(flatten)]
-    id: ExperimentId,
-    metrics: Metrics,
-}
-
-/// Returns a digest of the running program: another one may come to other results.
-///
-/// # Errors
-/// Fails if the program's file cannot be read.
-fn program() -> Result<String, Failure> {
-    let path = std::env::current_exe().map_err(|error| Failure::os("find", Path::new("weir"), &error))?;
-    let bytes = std::fs::read(&path).map_err(|error| Failure::os("read", &path, &error))?;
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(&bytes);
-    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// The results of a reproduction's experiments.
@@ -131,65 +99,6 @@ impl Results {
             replaced.all.insert(name, BTreeMap::from([(seed, metrics)]));
         }
         replaced
-    }
-}
-
-/// The file in which results are kept while experiments run.
-#[derive(Debug)]
-pub(super) struct ResultsFile {
-    kept: BTreeMap<ExperimentId, Metrics>,
-    program: String,
-    file: Option<(PathBuf, Mutex<File>)>,
-}
-
-impl ResultsFile {
-    /// Opens the file, or none. Lines of other builds of weir and incomplete lines are ignored.
-    ///
-    /// # Errors
-    /// Fails if the file holds anything but results, or if it cannot be read or written.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, Failure> {
-        let Some(path) = path else {
-            return Ok(Self { kept: BTreeMap::new(), program: String::new(), file: None });
-        };
-        let program = program()?;
-        files::refuse_foreign_content(path, OutputKind::Results)?;
-        let failure = |error: std::io::Error| Failure::os("write to", path, &error);
-        let mut file = File::options().append(true).create(true).open(path).map_err(failure)?;
-        // A device or a pipe has no results, and may have no end.
-        let text = match path.is_file() {
-            true => std::fs::read_to_string(path).map_err(|error| Failure::os("read", path, &error))?,
-            false => String::new(),
-        };
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-        let kept = lines.filter(|line| line.program == program).map(|line| (line.id, line.metrics)).collect();
-        if !text.is_empty() && !text.ends_with('\n') {
-            file.write_all(b"\n").map_err(failure)?;
-        }
-        Ok(Self { kept, program, file: Some((path.to_owned(), Mutex::new(file))) })
-    }
-
-    /// Returns the kept result of the experiment, or runs it and keeps its result.
-    ///
-    /// # Errors
-    /// Fails as `run` does, or if the result cannot be written.
-    pub(super) fn get_or_run(
-        &self,
-        id: &ExperimentId,
-        run: impl FnOnce() -> Result<Metrics, Failure>,
-    ) -> Result<Metrics, Failure> {
-        if let Some(metrics) = self.kept.get(id) {
-            return Ok(metrics.clone());
-        }
-        let metrics = run()?;
-        if let Some((path, file)) = &self.file {
-            let line = Line { program: self.program.clone(), id: id.clone(), metrics: metrics.clone() };
-            let failure = |error: std::io::Error| Failure::os("write to", path, &error);
-            let mut line = serde_json::to_string(&line).map_err(|error| failure(error.into()))?;
-            line.push('\n');
-            let mut file = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            file.write_all(line.as_bytes()).map_err(failure)?;
-        }
-        Ok(metrics)
     }
 }
 
@@ -444,41 +353,6 @@ mod tests {
     fn a_median_is_in_the_middle() {
         assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!((median(vec![4.0, 1.0]), median(vec![])), (Some(2.5), None));
-    }
-
-    #[test]
-    fn kept_results_are_not_run_again() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("results.jsonl");
-        let file = ResultsFile::open(Some(&path)).expect("a new file");
-        assert_eq!(file.get_or_run(&id("a", 1), || Ok(metrics(2.5))).ok(), Some(metrics(2.5)));
-        // An interrupted run leaves an incomplete line.
-        let mut text = std::fs::read_to_string(&path).expect("the file");
-        text.push_str("{\"version\":");
-        std::fs::write(&path, text).expect("written");
-        let file = ResultsFile::open(Some(&path)).expect("the file");
-        let never = || panic!("it is kept");
-        assert_eq!(file.get_or_run(&id("a", 1), never).ok(), Some(metrics(2.5)));
-        assert_eq!(
-            file.get_or_run(&id("a", 2), || Ok(metrics(3.0))).ok(),
-            Some(metrics(3.0)),
-            "another seed"
-        );
-        let file = ResultsFile::open(Some(&path)).expect("the file");
-        assert_eq!(file.get_or_run(&id("a", 2), never).ok(), Some(metrics(3.0)));
-    }
-
-    #[test]
-    fn nothing_is_appended_to_other_files_and_a_full_disk_is_an_error() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("notes.txt");
-        std::fs::write(&path, "notes\n").expect("written");
-        let refused = ResultsFile::open(Some(&path)).expect_err("it holds something else");
-        assert!(refused.message.contains("notes.txt exists and is no file of results"), "{refused:?}");
-        assert_eq!(std::fs::read(&path).expect("the file"), b"notes\n");
-        let full = ResultsFile::open(Some(Path::new("/dev/full"))).expect("a device");
-        let failed = full.get_or_run(&id("a", 1), || Ok(metrics(1.0))).expect_err("it is full");
-        assert!(failed.message.contains("/dev/full"), "{failed:?}");
     }
 
     /// Each metric is the figure of its name.

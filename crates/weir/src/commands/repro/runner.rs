@@ -2,7 +2,7 @@
 
 use super::Form;
 use super::args::ReproArgs;
-use super::results::ResultsFile;
+use super::results_file::ResultsFile;
 use crate::failure::Failure;
 use crate::{parallel, progress};
 use std::collections::BTreeSet;

@@ -5,7 +5,8 @@
 
 use super::causes::changed;
 use super::published::{Published, Row, Run, Source, Sweep, Table, title};
-use super::results::{Results, ResultsFile};
+use super::results::Results;
+use super::results_file::ResultsFile;
 use super::runner::Runner;
 use super::text::{published, verdict};
 use super::verdict::Verdict;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::commands::repro::{Form, ReproArgs, results::ResultsFile};
+use crate::commands::repro::{Form, ReproArgs, results_file::ResultsFile};
 use experiment::{Devices, LOADS, Ssd};
 use weir_model::Bytes;
 use weir_policy::Watermarks;
