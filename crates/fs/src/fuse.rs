@@ -11,6 +11,7 @@ mod mounts;
 mod opens;
 mod requests;
 mod tier_commands;
+mod worker_thread;
 
 pub use mounts::{MountPoint, UnmountError, mounts, unmount};
 
@@ -18,8 +19,6 @@ use crate::error::{Error, Result};
 use crate::layout::Time;
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
-use background::Background;
-use drain::Drain;
 use fuser::{Config, MountOption, Session, SessionACL};
 use handler::{Handler, Place, TellEnd};
 use opens::Opens;
@@ -29,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, SystemTime};
+use worker_thread::WorkerThread;
 
 /// Threads that answer requests.
 const THREADS: usize = 4;
@@ -138,7 +138,7 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     let config = config(options, fs.is_read_only());
     let opens = Opens::new(!fs.tiers().is_empty(), options.passthrough);
     let shared = Shared::new(fs);
-    let background = (Background::start(&shared), Drain::start(&shared));
+    let threads = [background::start(&shared), drain::start(&shared)];
     let (sender, events) = channel();
     let notifier = Arc::new(OnceLock::new());
     let place = Place { region: options.region.clone(), directory: directory.to_owned() };
@@ -147,7 +147,7 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     let _ = notifier.set(session.notifier());
     let session = session.spawn()?;
     mounted(Stop(sender));
-    let end = wait(&shared, background, directory, options.sync_interval, &events);
+    let end = wait(&shared, threads, directory, options.sync_interval, &events);
     // When it is dropped, the session would unmount whatever is mounted at the directory by then.
     std::mem::forget(session);
     end
@@ -176,7 +176,7 @@ fn config(options: &MountOptions, is_read_only: bool) -> Config {
 /// Makes changes durable from time to time, until the mount ends or is stopped; then all of them.
 fn wait<M: Memory>(
     shared: &Shared<M>,
-    background: (Background, Drain),
+    threads: [Option<WorkerThread>; 2],
     directory: &Path,
     interval: Duration,
     events: &Receiver<Event>,
@@ -196,7 +196,7 @@ fn wait<M: Memory>(
                 if let Ok(root) = File::open(directory) {
                     let _ = rustix::fs::syncfs(&root);
                 }
-                drop(background);
+                drop(threads);
                 // If that fails, the directory stays and says that its server has ended.
                 let _ = unmount(directory, true);
                 let mut fs = shared.write();
@@ -209,7 +209,7 @@ fn wait<M: Memory>(
                 return synced.map(|()| End::InUse).map_err(io::Error::other);
             }
             Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => {
-                drop(background);
+                drop(threads);
                 let mut fs = shared.write();
                 if fs.is_read_only() {
                     return Ok(End::Unmounted);

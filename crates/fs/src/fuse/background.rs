@@ -2,14 +2,14 @@
 //! hot, keeps headers current, and removes garbage.
 
 use super::Shared;
+use super::worker_thread::WorkerThread;
 use crate::error::{Error, Result};
 use crate::layout::Ino;
 use crate::layout::inode::{Form, Kind};
 use crate::layout::tier::{Container, TierNumber};
 use crate::namespace::{Eviction, Scan};
 use crate::nvm::Memory;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use weir_model::Bytes;
 use weir_policy::Watermarks;
@@ -31,38 +31,9 @@ const PROMOTED_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that are read ahead at a time before a promotion.
 const READ_BYTES: usize = 1 << 20;
 
-/// The thread, which ends when this is dropped.
-#[derive(Debug)]
-pub(super) struct Background {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Background {
-    /// Starts the thread, if the file system has tiers, or may get some, and can be changed.
-    pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Self {
-        let is_needed = {
-            let fs = shared.read();
-            fs.superblock().has_tiers && !fs.is_read_only()
-        };
-        if !is_needed {
-            return Self { stop: None, thread: None };
-        }
-        let (stop, stopped) = channel();
-        let shared = shared.clone();
-        let thread = std::thread::spawn(move || Worker::new(shared, stopped).run());
-        Self { stop: Some(stop), thread: Some(thread) }
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of it has ended the process, or shows in the lock.
-            let _ = thread.join();
-        }
-    }
+/// Starts the thread, if the file system has tiers, or may get some, and can be changed.
+pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Option<WorkerThread> {
+    WorkerThread::start(shared, |shared, stopped| Worker::new(shared, stopped).run())
 }
 
 struct Worker<M> {

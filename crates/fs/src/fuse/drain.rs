@@ -6,6 +6,7 @@
 
 use super::Shared;
 use super::background::{finish, promote};
+use super::worker_thread::WorkerThread;
 use crate::error::{Error, Result};
 use crate::layout::Ino;
 use crate::layout::inode::Form;
@@ -15,8 +16,7 @@ use crate::namespace::{BlockReason, Blocked, Eviction, Scan, Seek};
 use crate::nvm::Memory;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// How often it is looked for tiers that are leaving.
@@ -32,37 +32,9 @@ const HELD_BYTES_MAX: u64 = 64 << 20;
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// The thread, which ends when this is dropped.
-#[derive(Debug)]
-pub(super) struct Drain {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drain {
-    /// Starts the thread, if the file system can have tiers and be changed.
-    pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Self {
-        let is_needed = {
-            let fs = shared.read();
-            fs.superblock().has_tiers && !fs.is_read_only()
-        };
-        if !is_needed {
-            return Self { stop: None, thread: None };
-        }
-        let (stop, stopped) = channel();
-        let worker = Worker { shared: shared.clone(), stopped };
-        Self { stop: Some(stop), thread: Some(std::thread::spawn(move || worker.run())) }
-    }
-}
-
-impl Drop for Drain {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of it has ended the process, or shows in the lock.
-            let _ = thread.join();
-        }
-    }
+/// Starts the thread, if the file system can have tiers and be changed.
+pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Option<WorkerThread> {
+    WorkerThread::start(shared, |shared, stopped| Worker { shared, stopped }.run())
 }
 
 /// Why a tier is not emptied now.

@@ -45,7 +45,7 @@ use areas::{Areas, Extent};
 use resident_list::ResidentBlocks;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, Nanos, PlaceId, PlaceKind};
+use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind};
 
 const PERIOD: Key = Key::time("period", Nanos::secs(10), "how often the costly blocks are named anew");
 const UPDATE: Key = Key::percent("update", 10.0, "of the remap area, what a period changes at most");
@@ -197,9 +197,7 @@ impl Hystor {
 
     /// Marks blocks of an extent as resident.
     fn remap(&mut self, context: &PolicyContext<'_>, key: ExtentKey, range: BlockRange) {
-        let first = first_block(key, context.extent.blocks());
-        for block in range.first..range.end() {
-            let at = BlockAddress { volume: key.volume, block: first + u64::from(block) };
+        for at in addresses(key, range, context.extent) {
             self.table.set(at, Flags::RESIDENT, true);
             if let Some(list) = &mut self.resident_blocks {
                 list.insert(at, ());
@@ -208,10 +206,8 @@ impl Hystor {
     }
 
     /// Marks all blocks of an extent as not resident.
-    fn unmap(&mut self, key: ExtentKey, blocks: u16) {
-        let first = first_block(key, blocks);
-        for block in first..first + u64::from(blocks) {
-            let at = BlockAddress { volume: key.volume, block };
+    fn unmap(&mut self, key: ExtentKey, extent: ExtentSize) {
+        for at in addresses(key, BlockRange { first: 0, count: extent.blocks() }, extent) {
             if self.table.has(at, Flags::RESIDENT) {
                 self.clear_flags(at);
                 if let Some(list) = &mut self.resident_blocks {
@@ -257,9 +253,8 @@ impl Hystor {
     fn next_planned(&mut self, context: &PolicyContext<'_>) -> Option<Update> {
         let Self { table, updates, .. } = self;
         while let Some(mut update) = updates.pop_front() {
-            let first = first_block(update.key, context.extent.blocks());
             update.blocks.retain(|block| {
-                let at = BlockAddress { volume: update.key.volume, block: first + u64::from(*block) };
+                let at = address(update.key, *block, context.extent);
                 !(table.has(at, Flags::METADATA) && table.has(at, Flags::RESIDENT))
             });
             if !update.blocks.is_empty() {
@@ -287,7 +282,7 @@ impl Hystor {
     fn evict_whole(&mut self, context: &mut PolicyContext<'_>, key: ExtentKey, fast: DeviceId) {
         let places = context.map.places(key);
         self.areas.forget(key);
-        self.unmap(key, context.extent.blocks());
+        self.unmap(key, context.extent);
         let blocks = whole_range(context);
         if places.place(fine(fast)).is_some_and(|p| p.dirty > 0) {
             if let Some(to) = self.home(context.devices, &places, fast) {
@@ -356,8 +351,14 @@ fn fine(device: DeviceId) -> PlaceId {
     PlaceId { device, kind: PlaceKind::Fine }
 }
 
-fn first_block(key: ExtentKey, blocks: u16) -> u64 {
-    key.index.0 * u64::from(blocks)
+/// Returns the address of a block of an extent.
+fn address(key: ExtentKey, block: u16, extent: ExtentSize) -> BlockAddress {
+    BlockAddress { volume: key.volume, block: key.index.0 * u64::from(extent.blocks()) + u64::from(block) }
+}
+
+/// Iterates over the addresses of blocks of an extent.
+fn addresses(key: ExtentKey, range: BlockRange, extent: ExtentSize) -> impl Iterator<Item = BlockAddress> {
+    (range.first..range.end()).map(move |block| address(key, block, extent))
 }
 
 fn whole_range(context: &PolicyContext<'_>) -> BlockRange {
@@ -402,14 +403,16 @@ impl Placement for Hystor {
         if !access.op.has_payload() {
             if blocks.count == context.extent.blocks() && self.areas.contains(key) {
                 self.areas.forget(key);
-                self.unmap(key, blocks.count);
+                self.unmap(key, context.extent);
             }
             return;
         }
-        let first = first_block(key, context.extent.blocks()) + u64::from(blocks.first);
+        let first = address(key, blocks.first, context.extent).block;
         self.table.access(key.volume, first, blocks.count.into(), inverse_bitmap(access.run));
         self.areas.touch(key);
-        self.touch_blocks(key, first, blocks.count);
+        if let Some(list) = &mut self.resident_blocks {
+            addresses(key, blocks, context.extent).for_each(|at| _ = list.touch(at));
+        }
         if self.metadata == OFF || !is_metadata(access) {
             return;
         }
@@ -418,8 +421,7 @@ impl Placement for Hystor {
             return;
         }
         let mut is_new = false;
-        for block in first..first + u64::from(blocks.count) {
-            let at = BlockAddress { volume: key.volume, block };
+        for at in addresses(key, blocks, context.extent) {
             is_new |= !self.table.has(at, Flags::METADATA);
             self.table.set(at, Flags::METADATA, true);
         }
@@ -447,18 +449,14 @@ impl Placement for Hystor {
         let place = access.places.place(fine(fast.id));
         let (seen, there) = place.map_or((Extent::default(), 0), |p| (Extent::of_place(&p), p.blocks));
         let written = seen.with_dirty(access.blocks.count, access.blocks.count - there, all);
-        let first = first_block(key, all);
-        let resident = |b: u16| {
-            let at = BlockAddress { volume: key.volume, block: first + u64::from(b) };
-            self.table.has(at, Flags::RESIDENT)
-        };
+        let mut addresses = addresses(key, access.blocks, context.extent);
         if self.metadata != OFF && is_metadata(access) {
             self.remap(context, key, access.blocks);
             self.areas.add_resident(key, written);
             return buffered;
         }
         let in_remap_area = self.areas.is_resident(key);
-        if in_remap_area && (access.blocks.first..access.blocks.end()).all(resident) {
+        if in_remap_area && addresses.all(|at| self.table.has(at, Flags::RESIDENT)) {
             self.areas.add_resident(key, written);
             return buffered;
         }

@@ -5,6 +5,7 @@ use crate::check::check_with_containers;
 use crate::nvm::Simulated;
 use crate::testing::{Fs, NOW, contents, evicted_file, file, file_system, open};
 use crate::tiers::{Class, Containers as _, SimulatedContainers};
+use std::sync::mpsc::{Sender, channel};
 
 const FIRST: TierNumber = TierNumber(0);
 const SECOND: TierNumber = TierNumber(1);

@@ -1,15 +1,14 @@
 //! The explanation of a block's placement, in the paper's terms.
 
 use super::super::{DeviceView, PolicyContext, Question, ReadFrom, Reasons};
-use super::{Hystor, first_block};
-use crate::block_table::{BlockAddress, Flags};
+use super::{Hystor, address};
+use crate::block_table::Flags;
 use weir_model::{BLOCK, Bytes};
 
 impl Hystor {
     pub(super) fn reasons(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {
         let mut reasons = Reasons::default();
-        let block = first_block(about.key, context.extent.blocks()) + u64::from(about.block);
-        let at = BlockAddress { volume: about.key.volume, block };
+        let at = address(about.key, about.block, context.extent);
         reasons.figure("counter of the block", self.table.counter(at));
         if self.table.has(at, Flags::METADATA) {
             reasons.figure("what clients call it", "metadata");

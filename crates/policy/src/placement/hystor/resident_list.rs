@@ -2,56 +2,42 @@
 //! bottom makes room for a new one.
 //!
 //! The list has the blocks that the [block table](crate::block_table) calls resident, those remapped or used
-//! last at its top. It takes some 40 bytes for each: 1 % of the remap area. The [areas](super::areas) count
-//! by extent in any case. A block that was written in a resident extent without having been remapped is in no
-//! list; it leaves with the last block of its extent that is.
+//! last at its top. It takes up to [`BLOCK_BYTES`] for each. The [areas](super::areas) count by extent in any
+//! case. A block that was written in a resident extent without having been remapped is in no list; it leaves
+//! with the last block of its extent that is.
 
 use super::super::{Action, PolicyContext};
-use super::{Hystor, fine};
+use super::{Hystor, addresses, fine, whole_range};
 use crate::Lru;
 use crate::block_table::{BlockAddress, Flags};
-use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey};
+use weir_model::{BLOCK, BlockRange, DeviceId, ExtentIndex, ExtentKey};
 
-/// The blocks of the list. Its order counts by extents if there is none.
+/// The list, if it is by blocks: those used last first.
 pub(super) type ResidentBlocks = Option<Lru<BlockAddress, ()>>;
 
+/// The memory of a block of the list in bytes.
+const BLOCK_BYTES: usize = Lru::<BlockAddress, ()>::ENTRY_BYTES_MAX;
+const _: () = assert!(BLOCK_BYTES * 50 <= BLOCK as usize, "docs/policies/hystor.md: 2 % of the remap area");
+
 impl Hystor {
-    /// Notes a use of blocks: the resident ones go to the top of the list.
-    #[inline]
-    pub(super) fn touch_blocks(&mut self, key: ExtentKey, first: u64, count: u16) {
-        let Some(list) = &mut self.resident_blocks else { return };
-        for block in first..first + u64::from(count) {
-            list.touch(BlockAddress { volume: key.volume, block });
-        }
-    }
-
-    /// Takes the block at the bottom of the list, and its extent. `None` if the list is by extents, or empty.
-    pub(super) fn pop_oldest_block(&mut self, blocks_per_extent: u16) -> Option<(ExtentKey, u16)> {
-        let (at, ()) = self.resident_blocks.as_mut()?.pop_oldest()?;
-        self.clear_flags(at);
-        let all = u64::from(blocks_per_extent);
-        let key = ExtentKey { volume: at.volume, index: ExtentIndex(at.block / all) };
-        Some((key, (at.block % all) as u16))
-    }
-
     /// Evicts the blocks at the bottom of the list, as many as are wanted: they are dropped if their extent
-    /// is clean, else written back.
+    /// is clean, else written back. A list that is too short has an extent leave.
     pub(super) fn evict_blocks(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, wanted: u16) {
+        let all = u64::from(context.extent.blocks());
         for _ in 0..wanted {
-            let all = context.extent.blocks();
-            let Some((key, block)) = self.pop_oldest_block(all) else {
+            let Some((at, ())) = self.resident_blocks.as_mut().and_then(Lru::pop_oldest) else {
                 return self.evict_extent(context, fast);
             };
-            let first = super::first_block(key, all);
-            let mut others = first..first + u64::from(all);
-            let volume = key.volume;
-            if !others.any(|block| self.table.has(BlockAddress { volume, block }, Flags::RESIDENT)) {
+            self.clear_flags(at);
+            let key = ExtentKey { volume: at.volume, index: ExtentIndex(at.block / all) };
+            let mut others = addresses(key, whole_range(context), context.extent);
+            if !others.any(|at| self.table.has(at, Flags::RESIDENT)) {
                 self.evict_whole(context, key, fast);
                 continue;
             }
             self.areas.remove_resident_block(key);
             let places = context.map.places(key);
-            let blocks = BlockRange { first: block, count: 1 };
+            let blocks = BlockRange { first: (at.block % all) as u16, count: 1 };
             if places.place(fine(fast)).is_some_and(|place| place.dirty > 0) {
                 if let Some(to) = self.home(context.devices, &places, fast) {
                     context.actions.push(Action::Move { key, blocks, to });

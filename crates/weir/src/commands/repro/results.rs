@@ -286,20 +286,27 @@ pub(super) fn finite(metrics: impl Iterator<Item = (String, f64)>) -> Metrics {
     metrics.filter(|(_, value)| value.is_finite()).collect()
 }
 
+/// Results for tests.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::{ExperimentId, Metrics};
+
+    pub(in crate::commands::repro) fn id(experiment: &str, seed: u64) -> ExperimentId {
+        ExperimentId { experiment: experiment.into(), seed, duration_ns: 1 }
+    }
+
+    pub(in crate::commands::repro) fn metrics(rate: f64) -> Metrics {
+        [("rate".to_owned(), rate)].into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::testing::{id, metrics};
     use super::*;
     use weir_model::Bytes;
     use weir_sim::DeviceWindow;
     use weir_sim::place::outcome::DirectionOutcome;
-
-    fn id(experiment: &str, seed: u64) -> ExperimentId {
-        ExperimentId { experiment: experiment.into(), seed, duration_ns: 1 }
-    }
-
-    fn metrics(value: f64) -> Metrics {
-        [("rate".to_owned(), value)].into()
-    }
 
     fn run(of: &[&str], to: &[&str]) -> Run {
         let [of, to] = [of, to].map(|names| names.iter().map(|name| (*name).to_owned()).collect());

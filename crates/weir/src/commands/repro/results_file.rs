@@ -119,14 +119,7 @@ fn read(text: &str, program: &str) -> (BTreeMap<ExperimentId, Metrics>, Option<S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn id(experiment: &str, seed: u64) -> ExperimentId {
-        ExperimentId { experiment: experiment.into(), seed, duration_ns: 1 }
-    }
-
-    fn metrics(value: f64) -> Metrics {
-        [("rate".to_owned(), value)].into()
-    }
+    use crate::commands::repro::results::testing::{id, metrics};
 
     #[test]
     fn kept_results_are_not_run_again() {
