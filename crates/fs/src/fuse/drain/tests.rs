@@ -72,6 +72,30 @@ fn a_tier_is_emptied_and_removed() {
     assert!(check_with_containers(&fs).is_clean());
 }
 
+/// The new container is durable before the commit after which the file has it, although a commit during the
+/// copy has synced what was there by then.
+#[test]
+fn moved_files_survive_a_power_loss() {
+    let (mut fs, containers, files) = with_files(3);
+    add_second(&mut fs);
+    let (worker, _stop) = worker(fs);
+    for (ino, _) in &files {
+        let begun = worker.shared.write().begin_relocation(*ino, SECOND).expect("the tier takes it");
+        worker.shared.sync().expect("no failure");
+        let copied = worker.copy(&begun);
+        assert!(finish(&worker.shared, &begun, copied).is_ok());
+    }
+    worker.shared.sync().expect("no failure");
+    let memory = worker.shared.read().store().memory().after_power_loss(|_| 0);
+    let fs = open(memory, &containers.after_power_loss(&mut |_| 0));
+    for (ino, _) in &files {
+        let form = fs.inode(*ino).expect("it exists").form;
+        assert!(matches!(form, Form::Container(Container { tier: SECOND, .. })), "{form:?}");
+        verify(&fs, *ino);
+    }
+    assert!(check_with_containers(&fs).is_clean());
+}
+
 #[test]
 fn the_region_takes_what_no_tier_can() {
     let (mut fs, _, files) = with_files(3);

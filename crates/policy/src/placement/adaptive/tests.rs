@@ -480,3 +480,16 @@ fn inventory_finds_later_copies() {
     settle(&mut pool, &mut policy, 10);
     assert!(policy.worth.table.peek(key(5)).is_some_and(|heat| heat.resident != 0));
 }
+
+#[test]
+fn inventory_does_not_remember_copies_that_are_gone() {
+    let (mut pool, mut policy) = (pool(), policy());
+    settle(&mut pool, &mut policy, 10);
+    pool.map.0.get_mut(&key(5)).expect("it is there").insert(fine(0), 1);
+    settle(&mut pool, &mut policy, 10);
+    // The volume's own policy takes them back, and the policy learns of it.
+    pool.map.0.get_mut(&key(5)).expect("it is there").remove(&fine(0));
+    policy.worth.table.set_resident(key(5), 0, false);
+    settle(&mut pool, &mut policy, 10);
+    assert_eq!(policy.worth.table.peek(key(5)).map_or(0, |heat| heat.resident), 0);
+}
