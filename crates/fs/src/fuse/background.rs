@@ -294,3 +294,32 @@ fn write_headers<M: Memory>(shared: &Shared<M>, max: usize) {
         let _ = containers.set_header(container, &header);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::check_with_containers;
+    use crate::testing::{contents, file, file_system, open};
+    use crate::tiers::Class;
+
+    /// The container is durable before the commit after which the file has it, although a commit during the
+    /// copy has synced what was there by then.
+    #[test]
+    fn evicted_files_survive_a_power_loss() {
+        let (mut fs, containers) = file_system(&[Class::Flash]);
+        let ino = file(&mut fs, "file", 9000);
+        let shared = Shared::new(fs);
+        let begun = shared.write().begin_eviction(ino, TierNumber(0)).expect("the tier takes it");
+        shared.sync().expect("no failure");
+        let copied = copy(&shared, &begun);
+        assert!(finish(&shared, &begun, copied).is_ok());
+        shared.sync().expect("no failure");
+        let memory = shared.read().store().memory().after_power_loss(|_| 0);
+        let fs = open(memory, &containers.after_power_loss(&mut |_| 0));
+        assert!(matches!(fs.inode(ino).expect("it exists").form, Form::Container(_)));
+        let mut found = vec![0; 9000];
+        assert_eq!(fs.read(ino, 0, &mut found).expect("it can be read"), 9000);
+        assert!(found == contents(ino, 9000));
+        assert!(check_with_containers(&fs).is_clean());
+    }
+}
