@@ -348,6 +348,10 @@ fn a_lost_tier_is_removed_and_its_files_stay_without_data() {
     let region = two_tiers();
     region.mount();
     write_files(&region, FILES, 5 * MIB);
+    for path in ["files", "region"] {
+        let arguments = ["fs", "remove-tier", path, "hdd", "--lost"];
+        region.refused(&arguments, REFUSED, &["--lost: the file system is mounted at", "weir fs unmount"]);
+    }
     region.unmount();
     let arguments = ["fs", "remove-tier", "region", "hdd", "--lost"];
     region.refused(&arguments, REFUSED, &["tier 1", "is there"]);

@@ -276,6 +276,9 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
             show_status(common, &tier_changes::set_paths(&region, &directories)?);
         }
         FsCommand::RemoveTier { region, directory, lost: true, accept_loss, .. } => {
+            if let Some(mount) = mounted_tiers::find(&region)? {
+                return Err(mounted_tiers::unmount_first(&mount));
+            }
             show_status(common, &tier_changes::remove_lost(&region, &directory, accept_loss)?);
         }
         FsCommand::RemoveTier { region, directory, no_wait, .. } => {

@@ -33,6 +33,14 @@ pub(super) fn find(path: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(mount.filter(|mount| matches!(ask::<Status>(mount, STATUS), Ok(Some(_)))))
 }
 
+/// Returns the failure of `remove-tier --lost`.
+pub(super) fn unmount_first(mount: &Path) -> Failure {
+    Failure::refused(
+        format!("--lost: the file system is mounted at {}", mount.display()),
+        format!("unmount it first: weir fs unmount {}", mount.display()),
+    )
+}
+
 /// Asks the server to change the tiers.
 fn send(mount: &Path, command: &TierCommand) -> Result<(), Errno> {
     let (attribute, value) = command.attribute();
