@@ -19,17 +19,17 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often it is looked for tiers that are leaving.
+/// The interval at which the thread looks for tiers that are leaving.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Shortest time after which files that could not move are tried again.
+/// The shortest time until files that could not move are tried again.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
-/// The part of the time that repeated attempts take at most: one of so many.
+/// Repeated attempts take at most one part of the time in this many.
 const RETRY_PART: u32 = 4;
-/// How often a file is copied that changes meanwhile.
+/// The number of times that a file is copied if it changes meanwhile.
 const ATTEMPTS: u32 = 3;
-/// Largest file that moves while other operations wait, because it changes all the time.
+/// The size of the largest file that moves while other operations wait, if each copy of it was in vain.
 const HELD_BYTES_MAX: u64 = 64 << 20;
-/// Bytes that are copied at a time.
+/// The number of bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Starts the thread, if the file system can have tiers and be changed.

@@ -70,16 +70,16 @@ const READS: Key = Key::choice(
     "where blocks are read that are on the fast device too: there, or where the answer is expected sooner",
 );
 const SOONEST: usize = 1;
-const LIST: Key = Key::choice(
+const RESIDENT_LIST: Key = Key::choice(
     "resident_list",
     &["extents", "blocks"],
     "what leaves the remap area for new blocks: whole extents, or single blocks as published, in more memory",
 );
-const BLOCKS: usize = 1;
+const BY_BLOCKS: usize = 1;
 
 /// The tunable constants.
 pub(super) const KEYS: &[Key] =
-    &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA, READS, LIST];
+    &[PERIOD, UPDATE, SPACE, WRITE_BACK, HIGH, LOW, BUFFER, COPIES, METADATA, READS, RESIDENT_LIST];
 
 /// The interval of rounds: actions are requested in small portions.
 const ROUND: Nanos = Nanos::millis(100);
@@ -165,7 +165,7 @@ impl Hystor {
             second: None,
             second_searched: false,
             areas: Areas::default(),
-            resident_blocks: (settings.choice(&LIST) == BLOCKS).then(|| Lru::new(usize::MAX)),
+            resident_blocks: (settings.choice(&RESIDENT_LIST) == BY_BLOCKS).then(|| Lru::new(usize::MAX)),
             updates: VecDeque::new(),
             waiting_metadata: VecDeque::new(),
             next_period: Nanos(0),

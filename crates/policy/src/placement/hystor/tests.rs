@@ -54,7 +54,7 @@ fn blocks_read_often_by_small_requests_are_copied() {
 }
 
 fn with_list<'a>(settings: &[(&'a Key, f64)], by_blocks: bool) -> Vec<(&'a Key, f64)> {
-    [settings, &[(&LIST, f64::from(u8::from(by_blocks)))]].concat()
+    [settings, &[(&RESIDENT_LIST, f64::from(u8::from(by_blocks)))]].concat()
 }
 
 /// With the list by blocks, the block that was used last stays although the others of its extent leave.

@@ -62,7 +62,7 @@ impl ResultsFile {
         };
         let (kept, left_out) = read(&text, &program);
         if let Some(left_out) = left_out {
-            tracing::warn!("{}: {left_out}; what they were for is run again", path.display());
+            tracing::warn!("{}: left out {left_out}; these experiments run again", path.display());
         }
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n").map_err(failure)?;
@@ -105,14 +105,13 @@ fn read(text: &str, program: &str) -> (BTreeMap<ExperimentId, Metrics>, Option<S
             Err(_) => damaged += 1,
         }
     }
-    let left_out = match (others, damaged) {
-        (0, 0) => None,
-        (others, 0) => Some(format!("left out {others} results of another build of weir")),
-        (0, damaged) => Some(format!("left out {damaged} damaged lines")),
-        (others, damaged) => {
-            Some(format!("left out {others} results of another build of weir, and {damaged} damaged lines"))
-        }
-    };
+    let counts = [("results of another build of weir", others), ("damaged lines", damaged)];
+    let left_out: Vec<_> = counts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| format!("{what}: {count}"))
+        .collect();
+    let left_out = (!left_out.is_empty()).then(|| left_out.join(", "));
     (kept, left_out)
 }
 
@@ -154,13 +153,10 @@ mod tests {
         let (kept, left_out) = read(&text, "this");
         assert_eq!(kept.keys().map(|id| id.seed).collect::<Vec<_>>(), [1, 3]);
         let left_out = left_out.expect("two lines");
-        assert_eq!(left_out, "left out 1 results of another build of weir, and 1 damaged lines");
+        assert_eq!(left_out, "results of another build of weir: 1, damaged lines: 1");
         assert_eq!(read(&line("this", 1), "this").1, None);
-        assert_eq!(
-            read(&line("this", 1), "other").1.as_deref(),
-            Some("left out 1 results of another build of weir")
-        );
-        assert_eq!(read("x", "this").1.as_deref(), Some("left out 1 damaged lines"));
+        assert_eq!(read(&line("this", 1), "other").1.as_deref(), Some("results of another build of weir: 1"));
+        assert_eq!(read("x", "this").1.as_deref(), Some("damaged lines: 1"));
     }
 
     #[test]
