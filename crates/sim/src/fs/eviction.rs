@@ -89,8 +89,13 @@ impl FsRun<'_> {
                 writes[target].push(self.write_new_container(item, size, target));
             }
         }
+        let buffered_max = match self.plan.fast {
+            FastTier::Nvm(_) if self.plan.machine.evicts_to_memory => self.plan.machine.unwritten_max(),
+            _ => Bytes(0),
+        };
         for (tier, writes) in self.tiers.iter_mut().zip(writes) {
-            tier.evict(writes);
+            let free = tier.evict(writes, buffered_max);
+            self.space.releasing = self.space.releasing - free;
         }
     }
 

@@ -108,6 +108,19 @@ pub struct Machine {
     pub metadata: Bytes,
     /// Number of directories over which the containers of a tier are spread, at least 1.
     pub directories: u64,
+    /// Share of the page cache, in percent, that may wait to be written to a tier. A client that writes more
+    /// to a container waits.
+    pub unwritten_percent_max: u8,
+    /// Whether what leaves NVM waits in the page cache, within that share, so that its space is free at once.
+    /// Otherwise its space is free when it is written.
+    pub evicts_to_memory: bool,
+}
+
+impl Machine {
+    /// Returns the number of bytes that may wait to be written to a tier.
+    pub(super) fn unwritten_max(&self) -> Bytes {
+        Bytes(self.memory.0 * u64::from(self.unwritten_percent_max) / 100)
+    }
 }
 
 impl Default for Machine {
@@ -119,6 +132,8 @@ impl Default for Machine {
             memory: Bytes::mib(1664),
             metadata: Bytes(256),
             directories: 150,
+            unwritten_percent_max: 10,
+            evicts_to_memory: false,
         }
     }
 }

@@ -20,8 +20,6 @@ use weir_policy::promotion::Promotion;
 pub(super) const COMMIT: Nanos = Nanos::secs(5);
 /// The smallest fast tier.
 const FAST_TIER_MIN: Bytes = Bytes::kib(64);
-/// A client that writes to a container waits while more than this share of the page cache is unwritten.
-const UNWRITTEN_SHARE: u64 = 10;
 
 /// Runs a load on a file system until it ends or its time is over.
 ///
@@ -236,8 +234,8 @@ impl<'a> FsRun<'a> {
     /// it can begin.
     pub(super) fn obstacle(&self, op: FileOp) -> Option<Bytes> {
         let needs = self.needs(op);
-        let unwritten_max = self.plan.machine.memory.0 / UNWRITTEN_SHARE;
-        let is_behind = |tier: usize| self.tiers[tier].background().0 > unwritten_max;
+        let unwritten_max = self.plan.machine.unwritten_max();
+        let is_behind = |tier: usize| self.tiers[tier].background() > unwritten_max;
         let waits_for_tier = match op {
             FileOp::Append(file, _) => self.tier_of(file).is_some_and(is_behind),
             FileOp::Create(_, len) if self.space.is_large(len.0) => (0..self.tiers.len()).any(is_behind),

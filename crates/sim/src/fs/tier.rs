@@ -131,8 +131,23 @@ impl Tier {
         self.reads.push_back(Command { kind: IoKind::Read, piece, waiting: Waiting::Nobody });
     }
 
-    /// Queues a batch of evicted items: their places, and the bytes of the fast tier that each takes.
-    pub(super) fn evict(&mut self, mut batch: Vec<(Piece, Bytes)>) {
+    /// Queues a batch of evicted items: their places, and the bytes of the fast tier that each takes. Nobody
+    /// waits for those that fit into `buffered_max` with what waits already; returns the bytes of the fast
+    /// tier that these took.
+    pub(super) fn evict(&mut self, mut batch: Vec<(Piece, Bytes)>, buffered_max: Bytes) -> Bytes {
+        let mut room = Bytes(buffered_max.0.saturating_sub(self.background));
+        let (mut buffered, mut free) = (Vec::new(), Bytes(0));
+        batch.retain(|(piece, space)| {
+            let is_buffered = piece.len <= room;
+            if is_buffered {
+                room = Bytes(room.0 - piece.len.0);
+                free += *space;
+                buffered.push(*piece);
+            }
+            !is_buffered
+        });
+        self.counts.evicted += free;
+        self.write_in_background(buffered);
         batch.sort_unstable();
         let mut merged: Vec<(Piece, Bytes)> = Vec::with_capacity(batch.len());
         for (piece, space) in batch {
@@ -148,6 +163,7 @@ impl Tier {
         for (piece, space) in merged {
             self.queue_write(piece, Waiting::Space(space));
         }
+        free
     }
 
     /// Queues writes that nobody waits for.

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use weir_model::{Bytes, Nanos};
 use weir_policy::eviction::items::FileKey;
 
-/// Rate at which bzip2 decompresses on one processor of the publication's machine, in bytes per second.
-const DECOMPRESSION: f64 = 15e6;
+/// Bytes that bzip2 decompresses in a second on one processor of the publication's machine.
+const DECOMPRESSION: Bytes = Bytes(15_000_000);
 /// Sources and headers that are read for an object, and the processor time that compiling it takes.
 const READ_FOR_OBJECT: u64 = 20;
 const COMPILATION: Nanos = Nanos::millis(300);
@@ -29,8 +29,8 @@ pub(super) struct Program {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Sizes: the least, the most, the mean.
-    Untar([f64; 3]),
+    /// Sizes: the least, the most, the mean; and the bytes that are decompressed in a second.
+    Untar { sizes: [f64; 3], rate: f64 },
     /// The number of sources, those that still have to be there at first, and their mean size.
     Compile { sources: u64, at_first: u64, mean: u64 },
 }
@@ -41,7 +41,8 @@ impl Program {
             let sizes = words.sizes("size", 30_000..=1_000_000)?;
             let mean = words.size("mean", Bytes(123_000))?;
             let sizes = [*sizes.start(), *sizes.end(), mean.0].map(|size| size as f64);
-            (Kind::Untar(sizes), words.count("files", 12_680)?, 1)
+            let rate = words.size("rate", DECOMPRESSION)?.0.max(1) as f64;
+            (Kind::Untar { sizes, rate }, words.count("files", 12_680)?, 1)
         } else {
             let objects = words.count("files", 1500)?;
             let sources = words.count("sources", 6000)?;
@@ -83,9 +84,9 @@ impl FileLoad for Program {
         }
         self.left = self.left.checked_sub(1)?;
         match self.kind {
-            Kind::Untar([least, most, mean]) => {
+            Kind::Untar { sizes: [least, most, mean], rate } => {
                 let size = (least + self.exponential(mean - least)).min(most);
-                Some(self.create(size, Nanos::from_secs_f64(size / DECOMPRESSION), 1))
+                Some(self.create(size, Nanos::from_secs_f64(size / rate), 1))
             }
             Kind::Compile { sources, .. } => {
                 for _ in 0..READ_FOR_OBJECT {
