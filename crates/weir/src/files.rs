@@ -48,6 +48,15 @@ pub fn create_part(path: &Path, mode: u32) -> Result<(PathBuf, File), Failure> {
     Ok((part, file))
 }
 
+/// Refuses a new file in a folder that does not exist.
+fn refuse_missing_folder(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::metadata(folder) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::os("create a file in", folder, &error)),
+    }
+}
+
 /// Refuses to replace a file, unless it is empty or holds output of the same kind.
 ///
 /// # Errors
@@ -56,7 +65,7 @@ pub fn refuse_foreign_content(path: &Path, kind: OutputKind) -> Result<(), Failu
     refuse_kernel_folder(path)?;
     let found = match std::fs::metadata(path) {
         Ok(found) => found.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse_missing_folder(path),
         Err(error) => return Err(Failure::os("write", path, &error)),
     };
     // A terminal, a pipe or /dev/null has no data to lose.

@@ -46,6 +46,23 @@ pub fn end_with(code: u8) -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
+/// Makes a signal end the process with these words after the command's name, and with the exit code that
+/// shells give to a process that a signal ended.
+///
+/// # Errors
+/// Fails if the signals cannot be caught.
+pub fn end_with_words(words: String) -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new(END_SIGNALS).map_err(handler_failure)?;
+    let wait = move || {
+        if let Some(signal) = signals.forever().next() {
+            crate::output::print_stderr(&format!("weir: stopped: {words}"));
+            std::process::exit(128 + signal);
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    thread.map(drop).map_err(handler_failure)
+}
+
 /// The signals that end a command.
 const END_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 

@@ -197,3 +197,46 @@ fn missing_device_is_named_with_path_role_and_advice() {
         }
     }
 }
+
+#[test]
+fn a_picture_in_a_missing_folder_is_refused_before_the_work() {
+    let pool = Pool::small();
+    // Everything, as long as published, would take days.
+    let said = pool.refused(&["repro", "all", "--full", "--plot", "missing/all.svg"], ENVIRONMENT);
+    assert!(said.contains("missing") && said.contains("create a file in"), "{said}");
+}
+
+#[test]
+fn reproductions_that_are_stopped_say_how_to_continue() {
+    let pool = Pool::small();
+    let cases: [(&[&str], &str); 2] = [
+        (&["--results", "kept.jsonl"], "the same command continues from what is in kept.jsonl"),
+        (&[], "with --results FILE the same command could continue"),
+    ];
+    for (options, expected) in cases {
+        let arguments = [&["repro", "asymmetry", "--full", "--jobs", "1"], options].concat();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.current_dir(pool.path("")).args(&arguments).env_remove("WEIR_POOL").stdin(Stdio::null());
+        let running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("weir starts");
+        wait_until_signals_are_caught(running.id());
+        let pid = running.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
+        let ended = running.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr).replace("\n ", " ");
+        assert_eq!(ended.status.code(), Some(128 + 2), "{said}");
+        assert!(said.starts_with("weir: stopped: ") && said.contains(expected), "{said}");
+    }
+}
+
+/// Waits until a process has a thread that waits for signals.
+fn wait_until_signals_are_caught(pid: u32) {
+    let threads = format!("/proc/{pid}/task");
+    let is_waiting = || {
+        let all = std::fs::read_dir(&threads).expect("it runs").flatten();
+        let names = all.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+        names.into_iter().any(|name| name.trim() == "signals")
+    };
+    while !is_waiting() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}

@@ -34,8 +34,9 @@ pub struct ReproArgs {
     /// them as missing]
     #[arg(long, value_name = "DIR")]
     pub recordings: Option<PathBuf>,
-    /// Run only experiments whose names contain TEXT; with --causes or --sweep, only rows and causes or
-    /// sweeps that contain it
+    /// Run only experiments of figures, tables or sections whose names begin with TEXT, or if there are none,
+    /// experiments whose own names contain it; with --causes or --sweep, only rows and causes or sweeps that
+    /// contain it
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
     /// Run each experiment as long as the publication's, with five seeds; the medians count

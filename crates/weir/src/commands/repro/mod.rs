@@ -38,6 +38,7 @@ use crate::failure::{Failure, REPORT_DEFECT};
 use crate::files;
 use crate::output::{Table, Width};
 use crate::picture;
+use crate::signals;
 use experiment::Experiment;
 use log_on_log::Recordings;
 use parameters::Parameters;
@@ -224,13 +225,15 @@ impl Reproduction {
         publication.supply(|experiment| setting.recordings.can_run(experiment));
         let form = Form::new(args);
         let file = ResultsFile::open(args.results.as_deref())?;
-        let runner =
-            Runner { seeds: &form.seeds, variant: None, names: None, args, form: &form, file: &file };
+        let of_place = args.only.as_deref().map(|only| publication.experiments_at(only)).unwrap_or_default();
+        let names = (!of_place.is_empty()).then_some(&of_place);
+        let runner = Runner { seeds: &form.seeds, variant: None, names, args, form: &form, file: &file };
         let results = self.measures.run(&publication, &setting, &runner)?;
         let variants = match args.no_variants {
             true => Variants::default(),
             false => variants::run(&self.measures, &publication, &setting, &runner)?,
         };
+        drop(of_place);
         let notes = form.note(args).into_iter().chain((self.notes)(&setting)).collect();
         Ok(Report { name: self.name, publication, results, variants, notes, seeds: form.seeds })
     }
@@ -263,6 +266,10 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
         show(common, &document, |width| list(width, &document));
         return Ok(());
     };
+    signals::end_with_words(match &args.results {
+        Some(file) => format!("the same command continues from what is in {}", file.display()),
+        None => "no result is kept; with --results FILE the same command could continue".to_owned(),
+    })?;
     args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, files::OutputKind::Picture))?;
     if args.causes {
         let explanations = explain(name, args)?;
@@ -284,8 +291,12 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
         return Ok(());
     }
     let reports = reproduce(name, args)?;
-    let document =
-        ReproDocument::Reports { full: args.full, reports: reports.iter().map(Report::document).collect() };
+    let document = ReproDocument::Reports {
+        version: env!("CARGO_PKG_VERSION"),
+        program: results_file::program()?,
+        full: args.full,
+        reports: reports.iter().map(Report::document).collect(),
+    };
     show(common, &document, |width| {
         reports.iter().map(|report| report.human(width)).collect::<Vec<_>>().join("\n")
     });
@@ -377,7 +388,7 @@ fn reproduce(name: &str, args: &ReproArgs) -> Result<Vec<Report>, Failure> {
         selected(name)?.into_iter().map(|reproduction| reproduction.run(args)).collect::<Result<_, _>>()?;
     match &args.only {
         Some(only) if reports.iter().all(|report| report.results.iter().next().is_none()) => {
-            let message = format!("no experiment of {name} has {only:?} in its name");
+            let message = format!("no experiment of {name} has {only:?} in its name, and no row its place");
             let publications = reports.iter().map(|report| &report.publication);
             let names: BTreeSet<_> = publications.flat_map(Publication::experiments).collect();
             let listed: Vec<_> = names.iter().take(NAMES_MAX).map(|name| name.as_str()).collect();

@@ -418,6 +418,16 @@ impl Publication {
         }
     }
 
+    /// Returns the names of the experiments that rows need whose place begins with `place`.
+    pub(super) fn experiments_at(&self, place: &str) -> BTreeSet<&String> {
+        let is_there = |(table, _): &(&Table, &Row)| table.at.starts_with(place);
+        let runs = self.rows().filter(is_there).filter_map(|(_, row)| match &row.source {
+            Source::Run(run) => Some(run.experiments()),
+            Source::Missing(_) | Source::Unreadable => None,
+        });
+        runs.flatten().collect()
+    }
+
     /// Returns the names of the experiments that rows need.
     pub(super) fn experiments(&self) -> BTreeSet<&String> {
         let runs = self.rows().filter_map(|(_, row)| match &row.source {

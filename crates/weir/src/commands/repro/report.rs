@@ -212,6 +212,10 @@ pub(crate) enum ReproDocument<'a> {
     },
     /// The results: with a name.
     Reports {
+        /// The version of weir.
+        version: &'static str,
+        /// A digest of the program's file: equal digests are the same build, which has the same results.
+        program: String,
         /// Whether the experiments ran as long as the publication's, each with five seeds.
         full: bool,
         /// The results of each reproduction.
@@ -308,8 +312,10 @@ struct RowPart<'a> {
     published: PublishedPart<'a>,
     /// The words that the figure comes from; empty for a table's cell.
     quote: &'a str,
-    /// Whether the row counts; it does not if another row determines it.
+    /// Whether the row counts; it does not if another row determines it, or if it is an alternative.
     has_vote: bool,
+    /// Whether the row stands beside one with another assumption about something that is not published.
+    is_alternative: bool,
     /// The median of the measured figure over the seeds; `null` if it was not measured.
     measured: Option<f64>,
     /// The least and the greatest measured figure.
@@ -394,6 +400,7 @@ impl<'a> From<&RowResult<'a>> for RowPart<'a> {
             published: PublishedPart::from(&result.row.published),
             quote: &result.row.quote,
             has_vote: result.has_vote(),
+            is_alternative: result.row.is_alternative,
             measured: measurement.map(|measurement| measurement.median),
             spread: measurement.map(|measurement| [measurement.least, measurement.most]),
             verdict: measurement.map(|measurement| verdict(measurement.verdict)),

@@ -26,7 +26,7 @@ struct Line {
 ///
 /// # Errors
 /// Fails if the program's file cannot be read.
-fn program() -> Result<String, Failure> {
+pub(super) fn program() -> Result<String, Failure> {
     let path = std::env::current_exe().map_err(|error| Failure::os("find", Path::new("weir"), &error))?;
     let bytes = std::fs::read(&path).map_err(|error| Failure::os("read", &path, &error))?;
     let mut hasher = std::hash::DefaultHasher::new();
