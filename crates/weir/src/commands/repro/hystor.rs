@@ -196,11 +196,12 @@ impl<'p> Experiments<'p> {
     fn cached_disk(&mut self, load: &LoadCase) -> Result<(), Failure> {
         let disk = self.p.drive("cached_disk")?;
         self.push(format!("{}, cached disk", load.name), self.experiment(load, &[disk])?);
-        let spaces: [f64; 5] = self.p.shares("spaces")?;
-        let [none, _, area] = self.p.shares("write_back")?;
-        for area in [none, area] {
-            let name = format!("{} with a cached disk, {}", load.name, areas_name(spaces[0], area));
-            self.push(name, self.hystor(load, disk, spaces[0], area)?);
+        let [smallest, _, _, large, whole]: [f64; 5] = self.p.shares("spaces")?;
+        let [none, small, area] = self.p.shares("write_back")?;
+        let cases = [(smallest, none), (smallest, small), (smallest, area), (large, small), (whole, none)];
+        for (space, area) in cases {
+            let name = format!("{} with a cached disk, {}", load.name, areas_name(space, area));
+            self.push(name, self.hystor(load, disk, space, area)?);
         }
         Ok(())
     }

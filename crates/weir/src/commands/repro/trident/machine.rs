@@ -59,6 +59,12 @@ pub(super) fn prepare(
             memory: scaled(total - nvm),
             metadata: p.size("inode")?,
             directories: p.count("directories")?,
+            unwritten_percent_max: p.percent("waits")?.0,
+            evicts_to_memory: match p.word("evicted")? {
+                "written" => false,
+                "buffered" => true,
+                _ => return Err(unusable("evicted", "is neither written nor buffered")),
+            },
         },
         watermarks: watermarks(p, setup.variant, dirty)?,
         duration: Some(duration),
@@ -77,7 +83,7 @@ fn words(p: &Parameters, load: &str) -> Result<String, Failure> {
         }
         "fileserver" => vec![p.text("fileserver")?.into(), p.text("fileserver_defaults")?.into()],
         "webproxy" => vec![p.text("webproxy")?.into(), p.text("webproxy_defaults")?.into()],
-        "untar" => vec![p.text("untar")?.into()],
+        "untar" => vec![p.text("untar")?.into(), p.text("decompression")?.into()],
         "postmark" => vec![p.text("postmark")?.into()],
         _ => vec![p.text("kernel_compile")?.into(), p.text("kernel_sources")?.into()],
     };
