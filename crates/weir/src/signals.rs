@@ -46,16 +46,16 @@ pub fn end_with(code: u8) -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Makes a signal end the process with these words after the command's name, and with the exit code that
-/// shells give to a process that a signal ended.
+/// Makes a signal end the process after `last` was called, with the exit code that shells give to a process
+/// that a signal ended.
 ///
 /// # Errors
 /// Fails if the signals cannot be caught.
-pub fn end_with_words(words: String) -> Result<(), Failure> {
+pub fn end_after(last: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let mut signals = signal_hook::iterator::Signals::new(END_SIGNALS).map_err(handler_failure)?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            crate::output::print_stderr(&format!("weir: stopped: {words}"));
+            last();
             std::process::exit(128 + signal);
         }
     };

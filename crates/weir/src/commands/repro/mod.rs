@@ -36,7 +36,7 @@ use super::show;
 use crate::args::Common;
 use crate::failure::{Failure, REPORT_DEFECT};
 use crate::files;
-use crate::output::{Table, Width};
+use crate::output::{self, Table, Width};
 use crate::picture;
 use crate::signals;
 use experiment::Experiment;
@@ -266,10 +266,11 @@ pub(crate) fn run(args: &ReproArgs, common: &Common) -> Result<(), Failure> {
         show(common, &document, |width| list(width, &document));
         return Ok(());
     };
-    signals::end_with_words(match &args.results {
+    let next = match &args.results {
         Some(file) => format!("the same command continues from what is in {}", file.display()),
         None => "no result is kept; with --results FILE the same command could continue".to_owned(),
-    })?;
+    };
+    signals::end_after(move || output::print_stderr(&format!("weir: stopped: {next}")))?;
     args.plot.iter().try_for_each(|path| files::refuse_foreign_content(path, files::OutputKind::Picture))?;
     if args.causes {
         let explanations = explain(name, args)?;
