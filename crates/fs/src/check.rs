@@ -317,6 +317,9 @@ impl<M: Memory> Check<'_, M> {
             self.report.add(format!("inode {} has {found} pages, but says {}", ino.0, inode.pages));
             self.wrong_pages.push((ino, found));
         }
+        if ino == Ino::ROOT {
+            self.fs.stored_limits()?;
+        }
         Ok(())
     }
 

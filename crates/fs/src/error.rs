@@ -43,6 +43,9 @@ pub enum Error {
     /// No free space, even after space that was freed has been made reusable.
     #[error("no space left in the region")]
     NoSpace,
+    /// The owner of a file, or its group, would come to have more than its limit.
+    #[error("disk quota exceeded")]
+    OverQuota,
     /// The extended attribute does not exist; also: no data or hole at or after the offset.
     #[error("no such attribute")]
     NoAttribute,
@@ -167,6 +170,7 @@ impl Error {
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,
             Self::NoSpace | Self::AttributesTooLarge => libc::ENOSPC,
+            Self::OverQuota => libc::EDQUOT,
             Self::NoAttribute => libc::ENODATA,
             Self::NoSuchOffset => libc::ENXIO,
             Self::NotSupported => libc::EOPNOTSUPP,

@@ -6,6 +6,7 @@ pub mod chunk;
 pub mod dirent;
 mod fields;
 pub mod inode;
+pub mod quota;
 pub mod superblock;
 pub mod tier;
 

@@ -16,6 +16,7 @@ mod moves;
 pub(crate) mod names;
 mod null_files;
 mod passthrough;
+mod quotas;
 mod rename;
 mod space_requests;
 mod sweep;
@@ -29,6 +30,7 @@ pub use explain::{Located, Location};
 pub use inodes::{Change, SetTime};
 pub use moves::Eviction;
 pub use names::New;
+pub use quotas::{Counting, OwnerUsage, OwnerUsages};
 pub use rename::RenameHow;
 pub use space_requests::Allocate;
 pub use sweep::Scan;
@@ -46,6 +48,7 @@ use crate::store::Store;
 use crate::tiers::{Containers, NoContainers};
 use containers::Tiers;
 pub(crate) use inodes::InodeIndex;
+use quotas::Quotas;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -72,6 +75,7 @@ pub struct FileSystem<M> {
     space: Space,
     inodes: InodeIndex,
     tiers: Tiers,
+    quotas: Quotas,
     /// Null files made since the last commit: until then their pages belong to the removed files.
     fresh_null_files: FxHashSet<Ino>,
     durability: Durability,
@@ -211,6 +215,11 @@ impl<M: Memory> FileSystem<M> {
         }
         fs.inodes = fs.load_inode_index(read_only)?;
         fs.durability = durability;
+        match fs.open_quotas() {
+            // Without limits nothing changes in a file system that is only read.
+            Err(Error::Damaged(_)) if read_only => {}
+            opened => opened?,
+        }
         Ok(fs)
     }
 
@@ -258,6 +267,7 @@ impl<M: Memory> FileSystem<M> {
             space,
             inodes,
             tiers: Tiers::new(Vec::new(), Arc::new(NoContainers)),
+            quotas: Quotas::default(),
             fresh_null_files: FxHashSet::default(),
             durability: Durability::Sync,
             read_only,
@@ -341,9 +351,13 @@ impl<M: Memory> FileSystem<M> {
             self.space.begin();
             self.inodes.begin();
             self.tiers.begin();
+            self.quotas.begin();
             let error = match operation(self) {
-                Ok(done) if self.store.staged_lines() <= self.store.group_lines_max() => return Ok(done),
-                Ok(_) => Error::TooLarge,
+                Ok(_) if self.store.staged_lines() > self.store.group_lines_max() => Error::TooLarge,
+                Ok(done) => match self.quotas.finish() {
+                    Ok(()) => return Ok(done),
+                    Err(error) => error,
+                },
                 Err(error) => error,
             };
             self.store.abort();

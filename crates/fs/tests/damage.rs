@@ -73,6 +73,10 @@ fn is_named(outcome: &Outcome, inos: &[u64]) -> bool {
 /// Compares a repaired file system with what there was.
 fn compare(sample: &Sample, damages: &[Damage], fs: &FileSystem<Simulated>, outcome: &Outcome) {
     let (found, inos) = of_file_system(fs).expect("everything can be read");
+    let is_root_damaged = damages.iter().any(|damage| damage.owner == Some(Ino::ROOT.0));
+    if !is_root_damaged && !is_named(outcome, &[Ino::ROOT.0]) {
+        assert_eq!(fs.limits(), &sample.snapshot.limits, "limits have changed, and nothing says so");
+    }
     for (path, ino) in &sample.inos {
         // The file and its ancestors.
         let mut line = vec![*ino];

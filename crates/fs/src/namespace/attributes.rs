@@ -1,11 +1,14 @@
 //! Extended attributes: all of an inode's in one run of pages.
 //!
+//! The limits of users and groups are a hidden attribute of the root directory.
+//!
 //! A change writes all of them to new pages and frees the old ones. The stored form is a sequence of length
 //! of the name (1 byte), length of the value (4 bytes), name, value; a length of 0 ends it.
 
 use super::FileSystem;
 use crate::error::{Error, Result};
 use crate::layout::inode::{ATTRIBUTE_BYTES_MAX, Inode};
+use crate::layout::quota;
 use crate::layout::{Ino, PAGE_BYTES, Page, Time};
 use crate::nvm::Memory;
 
@@ -27,6 +30,10 @@ pub enum SetAttribute {
 
 /// A name and a value.
 type Attribute = (Vec<u8>, Vec<u8>);
+
+fn is_hidden(name: &[u8]) -> bool {
+    name == quota::ATTRIBUTE
+}
 
 /// Returns attributes in their stored form.
 pub(crate) fn encode(attributes: &[Attribute]) -> Vec<u8> {
@@ -53,11 +60,18 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Attribute>> {
 }
 
 impl<M: Memory> FileSystem<M> {
-    /// Returns all attributes of an inode.
+    /// Returns all attributes of an inode that programs may see.
     ///
     /// # Errors
     /// `NotFound`; `Damaged` if their stored form is wrong.
     pub fn attributes(&self, ino: Ino) -> Result<Vec<Attribute>> {
+        let mut attributes = self.all_attributes(ino)?;
+        attributes.retain(|(name, _)| !is_hidden(name));
+        Ok(attributes)
+    }
+
+    /// Returns all attributes of an inode, hidden ones included.
+    pub(super) fn all_attributes(&self, ino: Ino) -> Result<Vec<Attribute>> {
         let Some((first, pages)) = self.inode(ino)?.attributes else { return Ok(Vec::new()) };
         let mut bytes = vec![0; (u64::from(pages) * PAGE_BYTES) as usize];
         self.store.load_data(first.address(), &mut bytes);
@@ -76,7 +90,8 @@ impl<M: Memory> FileSystem<M> {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// `Exists` or `NoAttribute` as `how` says; `AttributesTooLarge`, `NoSpace`, `NotFound`, `Invalid`.
+    /// `Exists` or `NoAttribute` as `how` says; `NotSupported` for the name of a hidden attribute;
+    /// `AttributesTooLarge`, `NoSpace`, `NotFound`, `Invalid`.
     pub fn set_attribute(
         &mut self,
         ino: Ino,
@@ -87,6 +102,9 @@ impl<M: Memory> FileSystem<M> {
     ) -> Result<()> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::Invalid);
+        }
+        if is_hidden(name) {
+            return Err(Error::NotSupported);
         }
         self.change_attributes(ino, now, |attributes| {
             let at = attributes.iter().position(|(other, _)| other == name);
@@ -106,7 +124,8 @@ impl<M: Memory> FileSystem<M> {
     /// `NoAttribute`, `NotFound`, `NoSpace`.
     pub fn remove_attribute(&mut self, ino: Ino, name: &[u8], now: Time) -> Result<()> {
         self.change_attributes(ino, now, |attributes| {
-            let at = attributes.iter().position(|(other, _)| other == name).ok_or(Error::NoAttribute)?;
+            let is_it = |(other, _): &Attribute| other == name && !is_hidden(name);
+            let at = attributes.iter().position(is_it).ok_or(Error::NoAttribute)?;
             attributes.remove(at);
             Ok(())
         })
@@ -119,7 +138,7 @@ impl<M: Memory> FileSystem<M> {
         mut change: impl FnMut(&mut Vec<Attribute>) -> Result<()>,
     ) -> Result<()> {
         self.transact(|fs| {
-            let mut attributes = fs.attributes(ino)?;
+            let mut attributes = fs.all_attributes(ino)?;
             change(&mut attributes)?;
             let mut inode = fs.inode(ino)?;
             fs.store_attributes(&mut inode, &encode(&attributes))?;

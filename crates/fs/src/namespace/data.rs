@@ -88,7 +88,7 @@ impl<M: Memory> FileSystem<M> {
     /// Writes bytes to a file; returns how many, less than asked for if the space ends on the way.
     ///
     /// # Errors
-    /// `NoSpace` or `TooLarge` if nothing could be written; `IsDirectory`, `Invalid`, `NotFound`.
+    /// `NoSpace`, `OverQuota` or `TooLarge` if nothing could be written; `IsDirectory`, `Invalid`, `NotFound`.
     pub fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<usize> {
         let max = self.geometry().file_bytes_max();
         if offset >= max && !bytes.is_empty() {
@@ -123,6 +123,7 @@ impl<M: Memory> FileSystem<M> {
     fn write_step(&mut self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<()> {
         let mut inode = self.file(ino)?;
         let end = offset + bytes.len() as u64;
+        self.reject_growth(ino, &inode, end)?;
         if let Form::Container(container) = inode.form {
             self.write_container(&mut inode, container, offset, bytes)?;
             (inode.modified, inode.changed) = (now, now);
@@ -295,11 +296,12 @@ impl<M: Memory> FileSystem<M> {
     /// Sets the size of a file. Bytes beyond the old size read as zeros; space beyond the new one is freed.
     ///
     /// # Errors
-    /// `IsDirectory`, `Invalid`, `TooLarge`, `NotFound`.
+    /// `IsDirectory`, `Invalid`, `TooLarge`, `OverQuota`, `NotFound`.
     pub fn truncate(&mut self, ino: Ino, size: u64, now: Time) -> Result<()> {
         if size > self.geometry().file_bytes_max() {
             return Err(Error::TooLarge);
         }
+        self.reject_growth(ino, &self.file(ino)?, size)?;
         self.flag_if_open(ino)?;
         let chunk_bytes = self.geometry().chunk_bytes;
         let is_done = self.transact(|fs| {

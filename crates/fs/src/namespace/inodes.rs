@@ -47,6 +47,10 @@ impl InodeIndex {
         self.count
     }
 
+    pub(super) const fn chunk_count(&self) -> u64 {
+        self.chunks.len() as u64
+    }
+
     pub(super) fn free(&self) -> u64 {
         self.with_free.iter().map(|&index| u64::from(self.chunks[index].1)).sum()
     }
@@ -202,6 +206,7 @@ impl<M: Memory> FileSystem<M> {
 
     pub(crate) fn set_inode(&mut self, ino: Ino, inode: &Inode) {
         if let Ok(at) = self.inode_at(ino) {
+            self.note_charge(ino, at, inode);
             self.store.stage(at, &inode.encode());
             self.tiers.note_change(ino, inode);
         }
@@ -284,7 +289,8 @@ impl<M: Memory> FileSystem<M> {
     /// Changes attributes.
     ///
     /// # Errors
-    /// `IsDirectory` or `Invalid` for a size of what has none; `TooLarge`; `NotFound`.
+    /// `IsDirectory` or `Invalid` for a size of what has none; `TooLarge`; `NotFound`; `OverQuota` if the
+    /// owners, the new ones if they change, would come to have more than their limits.
     pub fn set_attributes(&mut self, ino: Ino, change: &Change, now: Time) -> Result<Inode> {
         if let Some(size) = change.size {
             self.truncate(ino, size, now)?;

@@ -44,7 +44,7 @@ impl<M: Memory> FileSystem<M> {
     /// Creates a file of any type under a name that does not exist.
     ///
     /// # Errors
-    /// `Exists`, `NoSpace`, `NotFound` if the directory was removed, `NotDirectory`, `NameTooLong`,
+    /// `Exists`, `NoSpace`, `OverQuota`, `NotFound` if the directory was removed, `NotDirectory`, `NameTooLong`,
     /// `Invalid` for an empty name or target.
     pub fn create_file(
         &mut self,

@@ -34,13 +34,22 @@ impl<M: Memory> FileSystem<M> {
     /// Changes the space of a range of a file (`fallocate`).
     ///
     /// # Errors
-    /// `NoSpace`, after which some of the range may be allocated; `TooLarge`, `Invalid`, `NotFound`.
+    /// `NoSpace`, after which some of the range may be allocated; `OverQuota`; `NotSupported` for space beyond
+    /// the size, if it stays and the owners have limits; `TooLarge`, `Invalid`, `NotFound`.
     pub fn allocate(&mut self, ino: Ino, range: Range<u64>, how: Allocate, now: Time) -> Result<()> {
         if range.is_empty() {
             return Err(Error::Invalid);
         }
         if range.end > self.geometry().file_bytes_max() {
             return Err(Error::TooLarge);
+        }
+        let inode = self.file(ino)?;
+        match how {
+            Allocate::PunchHole => {}
+            Allocate::Space { keep_size: true } | Allocate::Zero { keep_size: true } => {
+                self.reject_uncounted(&inode, range.end)?;
+            }
+            Allocate::Space { .. } | Allocate::Zero { .. } => self.reject_growth(ino, &inode, range.end)?,
         }
         match how {
             Allocate::PunchHole => self.punch_hole(ino, range, now),

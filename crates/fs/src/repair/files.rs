@@ -4,6 +4,7 @@ use super::survey::{Found, Survey, read_tree};
 use super::{Outcome, Refusal, file};
 use crate::layout::chunk::{Entry, Use};
 use crate::layout::inode::{ATTRIBUTE_BYTES_MAX, Form, Kind};
+use crate::layout::quota;
 use crate::layout::{Chunk, Geometry, Ino, PAGE_BYTES, Page};
 use crate::namespace::tree::Mapped;
 use crate::namespace::{FileSystem, decode_attributes};
@@ -249,6 +250,11 @@ fn restore_chunks(
     }
 }
 
+/// Returns whether an attribute is the limits of users and groups, and cannot be read.
+pub(super) fn are_damaged_limits((name, value): &(Vec<u8>, Vec<u8>)) -> bool {
+    name == quota::ATTRIBUTE && quota::decode(value).is_none()
+}
+
 /// Drops what is in chunks that belong to something else.
 fn in_free_chunks<M: Memory>(
     fs: &FileSystem<M>,
@@ -270,9 +276,15 @@ fn in_free_chunks<M: Memory>(
     let Some((first, pages)) = found.inode.attributes else { return };
     let mut bytes = vec![0; (u64::from(pages) * PAGE_BYTES) as usize];
     fs.store().load_data(first.address(), &mut bytes);
-    if is_taken(first) || decode_attributes(&bytes).is_none() {
+    let attributes = decode_attributes(&bytes).filter(|_| !is_taken(first));
+    let Some(attributes) = attributes else {
         found.inode.attributes = None;
         outcome.lost(format!("{}: its attributes, which are damaged", file(ino)));
+        return;
+    };
+    if attributes.iter().any(are_damaged_limits) {
+        found.copy_attributes = true;
+        outcome.lost(format!("{}: the limits of users and groups, which are damaged", file(ino)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes again what cannot stay where it is: trees, runs that two files have, directories; and gives files
 //! without a name one in `lost+found`.
 
+use super::files::are_damaged_limits;
 use super::survey::{Directory, Found, Survey};
 use super::{Outcome, Refusal, file};
 use crate::error::{Error, Result};
@@ -119,7 +120,9 @@ fn attributes<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<()> {
     let Some((first, pages)) = inode.attributes else { return Ok(()) };
     let mut bytes = vec![0; (u64::from(pages) * PAGE_BYTES) as usize];
     fs.store().load_data(first.address(), &mut bytes);
-    let attributes = encode_attributes(&decode_attributes(&bytes).unwrap_or_default());
+    let mut attributes = decode_attributes(&bytes).unwrap_or_default();
+    attributes.retain(|attribute| !are_damaged_limits(attribute));
+    let attributes = encode_attributes(&attributes);
     fs.transact(|fs| {
         let mut inode = Inode { attributes: None, ..inode };
         fs.store_attributes(&mut inode, &attributes)?;

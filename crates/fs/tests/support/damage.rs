@@ -8,6 +8,7 @@ use rand::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use weir_fs::layout::chunk::ENTRY_BYTES;
 use weir_fs::layout::inode::{Form, INODE_BYTES};
+use weir_fs::layout::quota::{Limit, Owner};
 use weir_fs::layout::tier::TIERS_AT;
 use weir_fs::layout::{Chunk, Geometry, Ino, PAGE_BYTES, Time};
 use weir_fs::namespace::{Change, Durability, FileSystem};
@@ -53,6 +54,9 @@ impl Sample {
         let fs = pair.fs();
         let change = Change { permissions: Some(0o751), ..Change::default() };
         fs.set_attributes(Ino::ROOT, &change, Time::default()).expect("no failure");
+        let limit = Limit { bytes: Some(1 << 40), inodes: None };
+        // A region without space for it is a sample, too.
+        let _ = fs.set_limit(Owner::User(7), limit);
         fs.sync().expect("no failure");
         let (snapshot, inos) = of_file_system(pair.fs()).expect("a sound file system");
         let memory = pair.fs().store().memory().after_power_loss(|count| count - 1);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use weir_fs::layout::inode::Kind;
+use weir_fs::layout::quota::Limits;
 
 /// Error number, as programs see it.
 pub type Errno = i32;
@@ -28,6 +29,7 @@ pub struct Node {
 #[derive(Clone, Debug)]
 pub struct Model {
     pub nodes: BTreeMap<u64, Rc<Node>>,
+    pub limits: Limits,
     next: u64,
 }
 
@@ -53,7 +55,7 @@ fn node(kind: Kind, permissions: u32, now: i64) -> Node {
 impl Model {
     pub fn new() -> Self {
         let root = Node { links: 2, ..node(Kind::Directory, 0o755, 0) };
-        Self { nodes: BTreeMap::from([(ROOT, Rc::new(root))]), next: 1 }
+        Self { nodes: BTreeMap::from([(ROOT, Rc::new(root))]), limits: Limits::new(), next: 1 }
     }
 
     /// Returns the number of the next node.

@@ -5,6 +5,7 @@ use super::tiers::TIERS_MAX;
 use rand::Rng as _;
 use rand::rngs::SmallRng;
 use weir_fs::layout::inode::Kind;
+use weir_fs::layout::quota::{Limit, Owner};
 use weir_fs::namespace::{Allocate, RenameHow};
 
 /// An operation; files are named by the model's numbers.
@@ -69,6 +70,15 @@ pub enum Operation {
     RemoveAttribute {
         file: u64,
         name: Vec<u8>,
+    },
+    /// Sets or removes limits, which no operation reaches.
+    SetLimit {
+        owner: Owner,
+        limit: Limit,
+    },
+    /// Counts some inodes.
+    Count {
+        max: u64,
     },
     /// Moves a file to a container, by one operation or step by step.
     Evict {
@@ -293,7 +303,9 @@ impl Mix {
                 };
                 Operation::Rename { from, to, how }
             }
-            82..86 => Operation::SetPermissions {
+            82 => Self::set_limit(random),
+            83 => Operation::Count { max: random.random_range(1..200) },
+            84..86 => Operation::SetPermissions {
                 file: any_file,
                 permissions: random.random_range(0..0o10000),
                 uid: random.random_range(0..3),
@@ -309,6 +321,13 @@ impl Mix {
             94..96 if self.remounts => Operation::Remount,
             _ => Operation::Sync,
         }
+    }
+
+    fn set_limit(random: &mut SmallRng) -> Operation {
+        let id = random.random_range(0..5);
+        let owner = if random.random() { Owner::User(id) } else { Owner::Group(id) };
+        let mut number = || random.random_ratio(2, 3).then(|| random.random_range(1 << 40..1 << 50));
+        Operation::SetLimit { owner, limit: Limit { bytes: number(), inodes: number() } }
     }
 
     fn attribute(&self, random: &mut SmallRng) -> Vec<u8> {

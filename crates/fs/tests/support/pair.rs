@@ -12,8 +12,9 @@ use weir_fs::error::Error;
 use weir_fs::layout::inode::{Form, Kind};
 use weir_fs::layout::superblock::Superblock;
 use weir_fs::layout::{Geometry, Ino, Time};
-use weir_fs::namespace::Eviction;
-use weir_fs::namespace::{Allocate, Change, Durability, FileSystem, New, RenameHow, SetAttribute};
+use weir_fs::namespace::{
+    Allocate, Change, Counting, Durability, Eviction, FileSystem, New, RenameHow, SetAttribute,
+};
 use weir_fs::nvm::Memory;
 use weir_fs::tiers::{Containers, NoContainers, SimulatedContainers, TierNumber};
 
@@ -148,14 +149,17 @@ impl<M: Memory> Pair<M> {
                 return Err(format!("after a sync, no file has {garbage:?}"));
             }
         }
-        let is_data = matches!(
+        let is_uncommitted = matches!(
             operation,
-            Operation::Write { .. } | Operation::Copy { .. } | Operation::WriteBehind { .. }
+            Operation::Write { .. }
+                | Operation::Copy { .. }
+                | Operation::WriteBehind { .. }
+                | Operation::Count { .. }
         );
         let is_move = operation.is_move();
-        let is_each = self.durability == Durability::EachOperation && !is_data && !is_move;
+        let is_each = self.durability == Durability::EachOperation && !is_uncommitted && !is_move;
         let is_committed = match operation {
-            Operation::Sync | Operation::Remount => true,
+            Operation::Sync | Operation::Remount | Operation::SetLimit { .. } => true,
             Operation::AddTier | Operation::SetLeaving { .. } => self.has_changed_tiers,
             // A first opening to write makes everything durable.
             Operation::OpenPassthrough { .. } => matches!(found, Ok(1)),
@@ -184,6 +188,10 @@ impl<M: Memory> Pair<M> {
         let report = check(self.fs());
         if !report.is_clean() {
             return Err(format!("check: {:#?}", report.findings));
+        }
+        let (counted, usage) = (self.fs().owner_usages().clone(), self.fs().count_owners());
+        if self.fs().counting() == Counting::Complete && counted != usage {
+            return Err(format!("counted {counted:?}, but inodes have {usage:?}"));
         }
         let (found, _) = snapshot::of_file_system(self.fs()).map_err(|error| error.to_string())?;
         snapshot::compare(&found, &self.states[self.states.len() - 1..], &self.present())
@@ -322,6 +330,8 @@ impl<M: Memory> Pair<M> {
                 fs.set_attribute(ino(file), name, value, SetAttribute::Always, now)?;
             }
             Operation::RemoveAttribute { file, name } => fs.remove_attribute(ino(file), name, now)?,
+            Operation::SetLimit { owner, limit } => fs.set_limit(*owner, *limit)?,
+            Operation::Count { max } => drop(fs.count_inodes(*max)),
             Operation::OpenPassthrough { .. }
             | Operation::WriteBehind { .. }
             | Operation::ClosePassthrough { .. }
@@ -496,12 +506,19 @@ impl<M: Memory> Pair<M> {
                 node.attributes.remove(name).ok_or(libc::ENODATA)?;
                 node.changed = now;
             }
+            Operation::SetLimit { owner, limit } => {
+                if limit.is_none() {
+                    model.limits.remove(owner);
+                } else {
+                    model.limits.insert(*owner, *limit);
+                }
+            }
             Operation::WriteBehind { offset, bytes, .. } if done > 0 => {
                 model.write(done - 1, *offset, bytes, now);
             }
             Operation::WriteBehind { .. } => {}
             Operation::Pin { file, .. } => model.change(*file).changed = now,
-            Operation::Sync | Operation::Remount => {}
+            Operation::Sync | Operation::Remount | Operation::Count { .. } => {}
             moves => debug_assert!(moves.is_move()),
         }
         Ok(())

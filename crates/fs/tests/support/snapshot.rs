@@ -6,6 +6,7 @@ use std::rc::Rc;
 use weir_fs::error::Result;
 use weir_fs::layout::Ino;
 use weir_fs::layout::inode::Kind;
+use weir_fs::layout::quota::Limits;
 use weir_fs::namespace::FileSystem;
 use weir_fs::nvm::Memory;
 
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub data: BTreeMap<String, Vec<u8>>,
     /// Files whose containers the kernel may have changed without the server.
     pub flagged: BTreeSet<String>,
+    /// Limits of users and groups.
+    pub limits: Limits,
 }
 
 fn join(path: &str, name: &[u8]) -> String {
@@ -42,7 +45,7 @@ fn join(path: &str, name: &[u8]) -> String {
 
 /// Returns what the model has, and the model's number of each path.
 pub fn of_model(model: &Model) -> (Snapshot, BTreeMap<String, u64>) {
-    let mut snapshot = Snapshot::default();
+    let mut snapshot = Snapshot { limits: model.limits.clone(), ..Snapshot::default() };
     let mut ids = BTreeMap::new();
     let mut left = vec![(String::new(), ROOT)];
     while let Some((path, id)) = left.pop() {
@@ -68,7 +71,7 @@ pub fn of_model(model: &Model) -> (Snapshot, BTreeMap<String, u64>) {
 
 /// Returns what the file system has, and the inode of each path.
 pub fn of_file_system<M: Memory>(fs: &FileSystem<M>) -> Result<(Snapshot, BTreeMap<String, u64>)> {
-    let mut snapshot = Snapshot::default();
+    let mut snapshot = Snapshot { limits: fs.limits().clone(), ..Snapshot::default() };
     let mut inos = BTreeMap::new();
     let mut left = vec![(String::new(), Ino::ROOT)];
     while let Some((path, ino)) = left.pop() {
@@ -147,6 +150,9 @@ pub fn compare(found: &Snapshot, states: &[State], behind: &Behind) -> std::resu
             .map_err(|error| format!("{path:?}: {error}"))?;
         (seen.size, seen.times) = (expected.size, expected.times);
         found.data.remove(&path);
+    }
+    if found.limits != expected.limits {
+        return Err(format!("found limits {:?}, expected {:?}", found.limits, expected.limits));
     }
     if found.files != expected.files {
         let paths = found.files.keys().chain(expected.files.keys());

@@ -1,0 +1,172 @@
+//! Limits at their edges, and what programs see of them.
+
+use super::*;
+use crate::check::check;
+use crate::layout::Geometry;
+use crate::layout::inode::Kind;
+use crate::layout::quota::BYTES_MAX;
+use crate::namespace::{Allocate, New, SetAttribute};
+use crate::repair::repair;
+use crate::testing::{Fs, NOW, file, file_system, open};
+use crate::tiers::Class;
+
+const USER: u32 = 1000;
+const LIMIT: Limit = Limit { bytes: Some(10_000), inodes: Some(2) };
+
+/// Returns a file system in which limits hold for a user, and a file of it.
+fn limited() -> (Fs, Ino) {
+    let (mut fs, _) = file_system(&[Class::Disk]);
+    let ino = file(&mut fs, "file", 4000);
+    let owner = crate::namespace::Change { uid: Some(USER), ..Default::default() };
+    fs.set_attributes(ino, &owner, NOW).expect("no limit");
+    fs.set_limit(Owner::User(USER), LIMIT).expect("space");
+    while fs.count_inodes(3) {}
+    fs.enforce_limits(true);
+    (fs, ino)
+}
+
+fn new_file(fs: &mut Fs, name: &str) -> Result<Ino> {
+    let new = New {
+        kind: Kind::File,
+        permissions: 0o644,
+        uid: USER,
+        gid: 0,
+        device: 0,
+        target: &[],
+        attributes: &[],
+    };
+    fs.create_file(Ino::ROOT, name.as_bytes(), &new, NOW).map(|(ino, _)| ino)
+}
+
+fn used(fs: &Fs) -> (u64, u64) {
+    let usage = fs.owner_usages().get(&Owner::User(USER)).copied().unwrap_or_default();
+    (usage.bytes, usage.inodes)
+}
+
+#[test]
+fn a_limit_is_reached_and_not_exceeded() {
+    let (mut fs, ino) = limited();
+    assert_eq!((used(&fs), fs.counting()), ((4000, 1), Counting::Complete));
+    fs.write(ino, 9000, &[1; 1000], NOW).expect("exactly the limit");
+    // Not even the bytes before the old end are written.
+    assert!(matches!(fs.write(ino, 9000, &[2; 1001], NOW), Err(Error::OverQuota)));
+    let mut byte = [0];
+    fs.read(ino, 9000, &mut byte).expect("it can be read");
+    assert_eq!((byte, used(&fs)), ([1], (10_000, 1)));
+    fs.write(ino, 0, &[3; 10_000], NOW).expect("no growth");
+    assert!(matches!(fs.truncate(ino, 10_001, NOW), Err(Error::OverQuota)));
+    for how in [Allocate::Space { keep_size: false }, Allocate::Zero { keep_size: false }] {
+        assert!(matches!(fs.allocate(ino, 0..10_001, how, NOW), Err(Error::OverQuota)));
+    }
+    fs.read(ino, 9000, &mut byte).expect("it can be read");
+    assert_eq!(byte, [3], "nothing was zeroed");
+    let uncounted = fs.allocate(ino, 0..10_001, Allocate::Space { keep_size: true }, NOW);
+    assert!(matches!(uncounted, Err(Error::NotSupported)));
+    new_file(&mut fs, "second").expect("exactly the limit");
+    assert!(matches!(new_file(&mut fs, "third"), Err(Error::OverQuota)));
+    assert!(matches!(fs.lookup(Ino::ROOT, b"third"), Err(Error::NotFound)));
+    fs.enforce_limits(false);
+    new_file(&mut fs, "third").expect("root has no limit");
+    fs.truncate(ino, 20_000, NOW).expect("root has no limit");
+    fs.enforce_limits(true);
+    fs.truncate(ino, 15_000, NOW).expect("it lowers the usage, although there is too much");
+    fs.unlink(Ino::ROOT, b"file", NOW).expect("it lowers the usage");
+    assert_eq!(used(&fs), (0, 2));
+    assert!(check(&fs).is_clean());
+}
+
+#[test]
+fn a_container_that_the_kernel_writes_counts_once_it_is_closed() {
+    let (mut fs, ino) = limited();
+    fs.evict_now(ino).expect("a tier takes it");
+    assert_eq!(used(&fs), (4000, 1), "a move changes nothing");
+    let container = fs.passthrough_container(ino).expect("a file").expect("a container");
+    fs.set_passthrough(ino, true);
+    fs.prepare_passthrough(ino, true).expect("no failure");
+    fs.sync().expect("no failure");
+    fs.containers().write(container, 15_000, &[1; 5000]).expect("space");
+    assert_eq!(used(&fs), (4000, 1));
+    // What others do with the file is not refused for that; more growth is.
+    fs.link(ino, Ino::ROOT, b"link", NOW).expect("no growth");
+    assert_eq!(used(&fs), (20_000, 1));
+    assert!(matches!(fs.truncate(ino, 20_001, NOW), Err(Error::OverQuota)));
+    assert_eq!(fs.containers().len(container).expect("it exists"), 20_000);
+    fs.containers().write(container, 20_000, &[1; 5000]).expect("space");
+    fs.set_passthrough(ino, false);
+    fs.enforce_limits(false);
+    fs.end_passthrough(ino).expect("no failure");
+    assert_eq!(used(&fs), (25_000, 1));
+}
+
+#[test]
+fn programs_neither_see_nor_change_the_attribute() {
+    let (mut fs, _) = limited();
+    fs.set_attribute(Ino::ROOT, b"user.a", b"1", SetAttribute::Always, NOW).expect("space");
+    assert_eq!(fs.attributes(Ino::ROOT).expect("sound"), [(b"user.a".to_vec(), b"1".to_vec())]);
+    assert!(matches!(fs.attribute(Ino::ROOT, ATTRIBUTE), Err(Error::NoAttribute)));
+    let set = fs.set_attribute(Ino::ROOT, ATTRIBUTE, b"", SetAttribute::Always, NOW);
+    assert!(matches!(set, Err(Error::NotSupported)));
+    assert!(matches!(fs.remove_attribute(Ino::ROOT, ATTRIBUTE, NOW), Err(Error::NoAttribute)));
+    fs.remove_attribute(Ino::ROOT, b"user.a", NOW).expect("it exists");
+    assert_eq!(fs.stored_limits().expect("sound"), Limits::from([(Owner::User(USER), LIMIT)]));
+}
+
+/// The largest value fits into the smallest runs.
+#[test]
+fn as_many_limits_as_there_can_be_are_stored() {
+    let (mut fs, containers) = file_system(&[Class::Disk]);
+    let geometry = Geometry::new(2 << 20, Geometry::CHUNK_BYTES_MIN).expect("a possible size");
+    assert!((BYTES_MAX + 100) as u64 <= geometry.run_bytes_max());
+    let limits: Limits = (0..quota::LIMITS_MAX as u32).map(|id| (Owner::User(id), LIMIT)).collect();
+    fs.store_limits(&limits).expect("space");
+    fs.sync().expect("no failure");
+    let mut fs = open(fs.into_memory(), &containers);
+    assert_eq!(*fs.limits(), limits);
+    assert!(matches!(fs.set_limit(Owner::Group(1), LIMIT), Err(Error::Invalid)));
+    assert_eq!(*fs.limits(), limits);
+    fs.set_limit(Owner::User(0), Limit::default()).expect("one less");
+    fs.set_limit(Owner::Group(1), LIMIT).expect("as many as before");
+    assert!(check(&fs).is_clean());
+}
+
+/// Damaged limits keep a file system from being mounted; a repair removes them, and nothing else.
+#[test]
+fn a_repair_removes_damaged_limits_and_keeps_sound_ones() {
+    for is_damaged in [true, false] {
+        let (mut fs, _) = limited();
+        fs.set_attribute(Ino::ROOT, b"user.a", b"1", SetAttribute::Always, NOW).expect("space");
+        fs.sync().expect("no failure");
+        let (first, _) = fs.inode(Ino::ROOT).expect("it").attributes.expect("attributes");
+        let mut page = [0; 4096];
+        fs.store().load_data(first.address(), &mut page);
+        let at = page.windows(ATTRIBUTE.len()).position(|name| name == ATTRIBUTE).expect("the name");
+        let damaged_at = match is_damaged {
+            true => first.address() + (at + ATTRIBUTE.len() + 17) as u64,
+            // Number of links of the root.
+            false => fs.inode_at(Ino::ROOT).expect("it") + 4,
+        };
+        fs.store_mut().memory_mut().store(damaged_at, &[9]);
+        let memory = fs.into_memory();
+        let fs = FileSystem::open_read_only(memory).expect("it can be read");
+        assert!(!check(&fs).is_clean());
+        let opened = FileSystem::open(fs.into_memory(), crate::namespace::Durability::Sync);
+        assert_eq!(matches!(opened, Err(Error::Damaged(_))), is_damaged);
+        let memory = damaged(damaged_at);
+        let (memory, outcome) = repair(memory, NOW).expect("it can be repaired");
+        let said = outcome.lost.iter().any(|line| line.contains("limits of users and groups"));
+        assert_eq!(said, is_damaged, "{outcome:?}");
+        let fs = FileSystem::open(memory, crate::namespace::Durability::Sync).expect("it is sound");
+        assert_eq!(fs.limits().is_empty(), is_damaged);
+        assert_eq!(fs.attribute(Ino::ROOT, b"user.a").expect("it stays"), b"1");
+    }
+}
+
+/// Returns the memory of the file system of the test above, with one byte changed.
+fn damaged(at: u64) -> crate::nvm::Simulated {
+    let (mut fs, _) = limited();
+    fs.set_attribute(Ino::ROOT, b"user.a", b"1", SetAttribute::Always, NOW).expect("space");
+    fs.sync().expect("no failure");
+    let mut memory = fs.into_memory();
+    memory.store(at, &[9]);
+    memory
+}
