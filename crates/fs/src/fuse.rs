@@ -9,6 +9,7 @@ mod drain;
 mod handler;
 mod mounts;
 mod opens;
+mod quotas;
 mod requests;
 mod tier_commands;
 mod worker_thread;
@@ -138,7 +139,7 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     let config = config(options, fs.is_read_only());
     let opens = Opens::new(!fs.tiers().is_empty(), options.passthrough);
     let shared = Shared::new(fs);
-    let threads = [background::start(&shared), drain::start(&shared)];
+    let threads = [background::start(&shared), drain::start(&shared), Some(quotas::start(&shared))];
     let (sender, events) = channel();
     let notifier = Arc::new(OnceLock::new());
     let place = Place { region: options.region.clone(), directory: directory.to_owned() };
@@ -176,7 +177,7 @@ fn config(options: &MountOptions, is_read_only: bool) -> Config {
 /// Makes changes durable from time to time, until the mount ends or is stopped; then all of them.
 fn wait<M: Memory>(
     shared: &Shared<M>,
-    threads: [Option<WorkerThread>; 2],
+    threads: [Option<WorkerThread>; 3],
     directory: &Path,
     interval: Duration,
     events: &Receiver<Event>,

@@ -1,6 +1,11 @@
 //! What `weir fs status` and `weir fs explain` show, as the server of a mount tells it.
 //!
-//! A mount answers for two extended attributes that no file has: [`STATUS`] of any file, and [`EXPLAIN`].
+//! A mount answers for extended attributes that no file has: [`STATUS`] of any file, [`EXPLAIN`], and pages of
+//! a [`Quota`].
+
+mod quota;
+
+pub use quota::{LimitChange, LimitsPart, NewLimit, Quota, QuotaOwner, QuotaPage};
 
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Kind};
@@ -65,6 +70,8 @@ pub struct Status {
     pub tiers: Vec<TierPart>,
     /// Files whose data was lost with a tier (`weir fs remove-tier --lost`).
     pub lost_files: u64,
+    /// Limits of users and groups; `null` if there are none.
+    pub limits: Option<LimitsPart>,
 }
 
 /// A tier below the region.
@@ -278,6 +285,8 @@ impl Status {
     ) -> Self {
         let superblock = fs.superblock();
         let (tiers, lost_files) = tiers(fs);
+        let directory = mount.as_ref().map(|mount| Path::new(&mount.directory));
+        let limits = LimitsPart::of(fs, directory);
         let (usage, roots, (wear_least, wear_most)) = (fs.usage(), fs.roots(), fs.wear());
         Self {
             region: region.display().to_string(),
@@ -302,6 +311,7 @@ impl Status {
             wear_most,
             tiers,
             lost_files,
+            limits,
         }
     }
 }

@@ -33,7 +33,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Starts the thread, if the file system has tiers, or may get some, and can be changed.
 pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Option<WorkerThread> {
-    WorkerThread::start(shared, |shared, stopped| Worker::new(shared, stopped).run())
+    WorkerThread::start_with_tiers(shared, |shared, stopped| Worker::new(shared, stopped).run())
 }
 
 struct Worker<M> {

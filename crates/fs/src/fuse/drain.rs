@@ -34,7 +34,7 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Starts the thread, if the file system can have tiers and be changed.
 pub(super) fn start<M: Memory + Send + Sync + 'static>(shared: &Shared<M>) -> Option<WorkerThread> {
-    WorkerThread::start(shared, |shared, stopped| Worker { shared, stopped }.run())
+    WorkerThread::start_with_tiers(shared, |shared, stopped| Worker { shared, stopped }.run())
 }
 
 /// Why a tier is not emptied now.

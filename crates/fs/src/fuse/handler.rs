@@ -2,6 +2,7 @@
 
 use super::acl::{self, Inherited};
 use super::opens::Opens;
+use super::quotas::WriteFor;
 use super::{Event, Shared, background, now};
 use crate::error::{Error, Result};
 use crate::layout::Ino;
@@ -247,7 +248,7 @@ impl<M: Memory> Handler<M> {
         opens: bool,
     ) -> Result<(Ino, Inode)> {
         let kind = Kind::of_mode(mode).ok_or(Error::Invalid)?;
-        let mut fs = self.shared.write();
+        let mut fs = WriteFor::new(&self.shared, request);
         let default = match fs.inode(ino(parent))?.attributes {
             Some(_) if kind != Kind::Symlink => fs.attribute(ino(parent), acl::DEFAULT).ok(),
             _ => None,
@@ -266,7 +267,7 @@ impl<M: Memory> Handler<M> {
     }
 
     pub(super) fn set_attributes(&self, request: &Request, ino: Ino, mut change: Change) -> Result<Inode> {
-        let mut fs = self.shared.write();
+        let mut fs = WriteFor::new(&self.shared, request);
         let inode = fs.inode(ino)?;
         let is_root = request.uid() == 0;
         let changes_owner = change.uid.is_some() || change.gid.is_some();

@@ -4,12 +4,13 @@ use super::acl;
 use super::convert::{attributes, file_type, requested_time};
 use super::handler::{Handler, ino};
 use super::now;
+use super::quotas::WriteFor;
 use crate::error::{Error, Result};
 use crate::layout::inode::Inode;
 use crate::layout::{Ino, NAME_BYTES_MAX};
 use crate::namespace::{Allocate, Change, RenameHow, Seek, SetAttribute, SetTime};
 use crate::nvm::Memory;
-use crate::report::{Command, TierCommand};
+use crate::report::{Command, LimitChange, QuotaPage, TierCommand};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -278,7 +279,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -288,7 +289,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let mut fs = self.shared.write();
+        let mut fs = WriteFor::new(&self.shared, request);
         let ends_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let ended = self.end_privileges(&mut fs, ino(number), ends_privileges);
         let result = ended.and_then(|()| fs.write(ino(number), offset, bytes, now()));
@@ -398,6 +399,10 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
                 Err(error) => reply.error(errno(&error)),
             };
         }
+        if let Some(change) = LimitChange::of_attribute(name.as_bytes(), value) {
+            let result = change.and_then(|change| self.set_limit(request.uid(), change));
+            return answer!(reply, result, () => reply.ok());
+        }
         if !is_kept(name.as_bytes()) {
             return reply.error(Errno::EOPNOTSUPP);
         }
@@ -408,8 +413,11 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         answer!(reply, result, () => reply.ok());
     }
 
-    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let result = self.attribute(ino(number), name.as_bytes());
+    fn getxattr(&self, request: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let result = match QuotaPage::of_attribute(name.as_bytes()) {
+            Some(first) => self.quota_page(request, first),
+            None => self.attribute(ino(number), name.as_bytes()),
+        };
         answer!(reply, result, value => reply_attribute(reply, size, &value));
     }
 
@@ -446,7 +454,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
         let Some(end) = offset.checked_add(length) else { return reply.error(Errno::EFBIG) };
-        let mut fs = self.shared.write();
+        let mut fs = WriteFor::new(&self.shared, request);
         let ended = self.end_privileges(&mut fs, ino(number), request.uid() != 0);
         let result = ended.and_then(|()| fs.allocate(ino(number), offset..end, how, now()));
         answer!(reply, result, () => reply.ok());
@@ -487,7 +495,7 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         // The reply has 32 bits; a program asks again for the rest.
         let len = len.min(1 << 30);
         let (from, to) = ((ino(source), source_at), (ino(target), target_at));
-        let mut fs = self.shared.write();
+        let mut fs = WriteFor::new(&self.shared, request);
         let ended = self.end_privileges(&mut fs, ino(target), request.uid() != 0);
         let result = ended.and_then(|()| fs.copy_range(from, to, len, now()));
         answer!(reply, result, done => reply.written(done as u32));

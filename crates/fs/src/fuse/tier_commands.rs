@@ -1,6 +1,7 @@
 //! Changes of the tiers of a mounted file system, which its owner asks for.
 
 use super::handler::Handler;
+use super::quotas::is_administrator;
 use crate::error::{Error, Result, TierError};
 use crate::layout::tier::{Class, TierNumber};
 use crate::nvm::Memory;
@@ -17,7 +18,7 @@ impl<M: Memory> Handler<M> {
     /// that of a tier; `NotFound` if a directory to remove is none of a tier; `NotSupported` without a tier
     /// table; `Container` if the directory refuses.
     pub(super) fn change_tiers(&self, caller: u32, command: &TierCommand) -> Result<()> {
-        if caller != 0 && caller != rustix::process::geteuid().as_raw() {
+        if !is_administrator(caller) {
             return Err(Error::NotPermitted);
         }
         match command {

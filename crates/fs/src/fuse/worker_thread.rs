@@ -1,4 +1,4 @@
-//! A thread that works on a mounted file system with tiers, beside those that handle requests.
+//! A thread that works on a mounted file system, beside those that handle requests.
 
 use super::Shared;
 use crate::nvm::Memory;
@@ -13,22 +13,27 @@ pub(super) struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// Starts `work`, if the file system has a tier table and can be changed. The work ends when its receiver
-    /// reports that nobody sends any more.
-    pub(super) fn start<M: Memory + Send + Sync + 'static>(
+    /// Starts `work`, if the file system has a tier table and can be changed.
+    pub(super) fn start_with_tiers<M: Memory + Send + Sync + 'static>(
         shared: &Shared<M>,
         work: impl FnOnce(Shared<M>, Receiver<()>) + Send + 'static,
     ) -> Option<Self> {
-        {
+        let is_needed = {
             let fs = shared.read();
-            if !fs.superblock().has_tiers || fs.is_read_only() {
-                return None;
-            }
-        }
+            fs.superblock().has_tiers && !fs.is_read_only()
+        };
+        is_needed.then(|| Self::start(shared, work))
+    }
+
+    /// Starts `work`, which ends when its receiver reports that nobody sends any more.
+    pub(super) fn start<M: Memory + Send + Sync + 'static>(
+        shared: &Shared<M>,
+        work: impl FnOnce(Shared<M>, Receiver<()>) + Send + 'static,
+    ) -> Self {
         let (stop, stopped) = channel();
         let shared = shared.clone();
         let handle = std::thread::spawn(move || work(shared, stopped));
-        Some(Self { stop: Some(stop), handle: Some(handle) })
+        Self { stop: Some(stop), handle: Some(handle) }
     }
 }
 
