@@ -1,7 +1,7 @@
 //! What `weir fs status` and `weir fs explain` show, as the server of a mount tells it.
 //!
-//! A mount answers for extended attributes that no file has: [`STATUS`] of any file, [`EXPLAIN`], and pages of
-//! a [`Quota`].
+//! A mount answers for extended attributes that no file has: [`STATUS`] of any file, [`EXPLAIN`], and pages
+//! of a [`Quota`].
 
 mod quota;
 

@@ -1,7 +1,8 @@
 //! Quotas against a naive twin, which adds up from scratch what users and groups have after each operation.
 //!
-//! Limits change, counting is in progress while files change, files move between tiers, and the kernel writes
-//! some of them without the server. `WEIR_FS_SEED` sets the first seed, `WEIR_FS_OPERATIONS` how many there are.
+//! Limits change, counting is in progress while files change, files move between tiers, and the kernel
+//! writes some of them without the server. `WEIR_FS_SEED` sets the first seed, `WEIR_FS_OPERATIONS` the
+//! number of operations.
 
 mod support;
 

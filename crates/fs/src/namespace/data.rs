@@ -88,7 +88,8 @@ impl<M: Memory> FileSystem<M> {
     /// Writes bytes to a file; returns how many, less than asked for if the space ends on the way.
     ///
     /// # Errors
-    /// `NoSpace`, `OverQuota` or `TooLarge` if nothing could be written; `IsDirectory`, `Invalid`, `NotFound`.
+    /// `NoSpace`, `OverQuota` or `TooLarge` if nothing could be written; `IsDirectory`, `Invalid`,
+    /// `NotFound`.
     pub fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<usize> {
         let max = self.geometry().file_bytes_max();
         if offset >= max && !bytes.is_empty() {

@@ -44,8 +44,8 @@ impl<M: Memory> FileSystem<M> {
     /// Creates a file of any type under a name that does not exist.
     ///
     /// # Errors
-    /// `Exists`, `NoSpace`, `OverQuota`, `NotFound` if the directory was removed, `NotDirectory`, `NameTooLong`,
-    /// `Invalid` for an empty name or target.
+    /// `Exists`, `NoSpace`, `OverQuota`, `NotFound` if the directory was removed, `NotDirectory`,
+    /// `NameTooLong`, `Invalid` for an empty name or target.
     pub fn create_file(
         &mut self,
         parent: Ino,

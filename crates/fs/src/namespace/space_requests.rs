@@ -34,8 +34,8 @@ impl<M: Memory> FileSystem<M> {
     /// Changes the space of a range of a file (`fallocate`).
     ///
     /// # Errors
-    /// `NoSpace`, after which some of the range may be allocated; `OverQuota`; `NotSupported` for space beyond
-    /// the size, if it stays and the owners have limits; `TooLarge`, `Invalid`, `NotFound`.
+    /// `NoSpace`, after which some of the range may be allocated; `OverQuota`; `NotSupported` for space
+    /// beyond the size, if it stays and the owners have limits; `TooLarge`, `Invalid`, `NotFound`.
     pub fn allocate(&mut self, ino: Ino, range: Range<u64>, how: Allocate, now: Time) -> Result<()> {
         if range.is_empty() {
             return Err(Error::Invalid);

@@ -18,6 +18,7 @@ mod fs;
 mod fs_mount;
 mod fs_mounted_tiers;
 mod fs_programs;
+mod fs_quota;
 mod fs_tier_changes;
 mod fs_tiers;
 mod full;

@@ -84,11 +84,13 @@ const FILE_SYSTEM: &[&str] = &[
     "fs add-tier region --disk more",
     "fs move-tier region more",
     "fs remove-tier region more",
+    "fs quota region",
     "fs mount region files",
 ];
 const MOUNTED: &[&str] = &[
     "fs status files",
     "fs explain files",
+    "fs quota files set --user 7 --files 9",
     "fs evict files/file",
     "fs explain files/file",
     "fs promote files/file",
@@ -165,7 +167,7 @@ fn documents_of_all_commands_match_their_schemas() {
         std::fs::write(pool.path("files").join("file"), "text").expect("a file");
         run(&pool, MOUNTED, &mut used);
     } else {
-        run(&pool, &FILE_SYSTEM[..6], &mut used);
+        run(&pool, &FILE_SYSTEM[..7], &mut used);
         let mounted = ["mount", "explain", "evict", "promote", "pin", "unpin", "unmount", "rescue"];
         used.extend(mounted.map(|name| format!("fs {name}")));
     }

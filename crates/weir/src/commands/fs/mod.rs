@@ -9,6 +9,7 @@ pub mod helper;
 mod mount;
 mod mounted_tiers;
 mod moves;
+mod quota;
 mod region;
 mod rescue;
 mod status;
@@ -20,6 +21,7 @@ mod unprivileged;
 pub use check::CheckDocument;
 pub use mount::{MountArgs, MountDocument};
 pub use moves::MoveDocument;
+pub use quota::QuotaArgs;
 pub use rescue::RescueDocument;
 pub use unmount::UnmountDocument;
 
@@ -219,6 +221,8 @@ pub enum FsCommand {
         #[arg(long, requires = "lost")]
         accept_loss: bool,
     },
+    /// Show what users and groups have and may have, or set their limits
+    Quota(QuotaArgs),
     /// Restore files from the directories of tiers alone, after the region was lost
     ///
     /// Names, permissions, owners and times are those that the containers have. Only files that had been
@@ -287,6 +291,10 @@ pub(crate) fn run(command: FsCommand, common: &Common) -> Result<u8, Failure> {
                 None => tier_changes::remove(&region, &directory)?,
             };
             show_status(common, &status);
+        }
+        FsCommand::Quota(args) => {
+            let quota = quota::run(&args)?;
+            show(common, &quota, |width| quota::human(&quota, width));
         }
         FsCommand::Rescue { directories, to } => {
             let document = rescue::rescue(&directories, &to)?;

@@ -108,7 +108,7 @@ fn refused(mount: &Path, what: &'static str, path: &Path, errno: Errno) -> Failu
     }
 }
 
-fn read_only(mount: &Path) -> Failure {
+pub(super) fn read_only(mount: &Path) -> Failure {
     Failure::refused(
         format!("the file system at {} is mounted read-only", mount.display()),
         "unmount it, and repeat the command; or mount it without --read-only",

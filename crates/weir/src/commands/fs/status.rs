@@ -12,7 +12,7 @@ use std::path::Path;
 use weir_fs::error::Error;
 use weir_fs::namespace::FileSystem;
 use weir_fs::nvm::Mapped;
-use weir_fs::report::{self, Mount, Status, TierPart};
+use weir_fs::report::{self, LimitsPart, Mount, Status, TierPart};
 use weir_model::Bytes;
 
 /// Returns the state of the file system that is mounted at a directory, or that a region holds.
@@ -107,6 +107,9 @@ pub(super) fn human(status: &Status, width: Width) -> String {
     if !status.tiers.is_empty() {
         text += &format!("\n{}", tier_table(status, width));
     }
+    if let Some(limits) = &status.limits {
+        text += &format!("\n{}\n", limits_summary(limits));
+    }
     if status.lost_files > 0 {
         text += &format!(
             "\nLOST: the data of {} files was lost with a tier. Reading them fails; restore them from a \
@@ -119,6 +122,21 @@ pub(super) fn human(status: &Status, width: Width) -> String {
                  changes may be lost. Unmount it, see the kernel's log (dmesg), and check it\n";
     }
     text
+}
+
+/// Returns how many users and groups have limits.
+fn limits_summary(limits: &LimitsPart) -> String {
+    let LimitsPart { owners, at_limit, state } = limits;
+    let state = match state.as_str() {
+        "counting" => "not enforced before usage is counted",
+        "not_mounted" => "enforced once it is mounted",
+        _ => "enforced",
+    };
+    let owners = match owners {
+        1 => "1 user or group".to_owned(),
+        owners => format!("{owners} users and groups"),
+    };
+    format!("limits of {owners}, {state}; {at_limit} at the limit (weir fs quota)")
 }
 
 /// Returns who reads and writes files in tiers.
@@ -224,6 +242,7 @@ mod tests {
             wear_most: 7,
             tiers: vec![gone()],
             lost_files: 3,
+            limits: None,
         }
     }
 
@@ -246,8 +265,10 @@ mod tests {
     #[test]
     fn status_is_formatted() {
         let mut status = sample();
+        status.limits = Some(LimitsPart { owners: 3, at_limit: 1, state: "not_mounted".to_owned() });
         let text = human(&status, Width::UNLIMITED);
         for part in [
+            "limits of 3 users and groups, enforced once it is mounted; 1 at the limit",
             "not mounted",
             "/srv/region",
             "4 GiB",

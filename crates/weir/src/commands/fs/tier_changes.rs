@@ -15,10 +15,10 @@ use weir_fs::report::Status;
 use weir_fs::tiers::{ContainerFiles, FoundTier, Tier, TierNumber, TierState, allocated_bytes};
 use weir_model::Bytes;
 
-type Fs = FileSystem<Mapped>;
+pub(super) type Fs = FileSystem<Mapped>;
 
 /// Opens the file system in a region to change it; tiers may be missing if `may_lack`.
-fn open(region: &Path, may_lack: bool) -> Result<Fs, Failure> {
+pub(super) fn open(region: &Path, may_lack: bool) -> Result<Fs, Failure> {
     let memory = Mapped::open(region, true).map_err(|error| open_failure(&error))?;
     let durability = super::region::durability(&memory);
     let fs = FileSystem::open_with(memory, durability, |superblock, found| {

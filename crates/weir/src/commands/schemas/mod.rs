@@ -45,6 +45,7 @@ pub const DOCUMENTS: &[Document] = &[
     document::<fs::CheckDocument>("fs-check", &["fs check"]),
     document::<weir_fs::report::Explanation>("fs-explain", &["fs explain"]),
     document::<fs::MoveDocument>("fs-move", &["fs evict", "fs promote", "fs pin", "fs unpin"]),
+    document::<weir_fs::report::Quota>("fs-quota", &["fs quota"]),
     document::<fs::RescueDocument>("fs-rescue", &["fs rescue"]),
     document::<demo::Report>("demo", &["demo"]),
     document::<sim::place::PlaceDocument<'_>>("sim-place", &["sim place"]),
