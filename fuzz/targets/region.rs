@@ -9,6 +9,7 @@ use std::io;
 use std::sync::OnceLock;
 use weir_fs::check::check;
 use weir_fs::layout::inode::{Form, Inode, Kind};
+use weir_fs::layout::quota::{Limit, Owner};
 use weir_fs::layout::superblock::{Superblock, checksum};
 use weir_fs::layout::{Chunk, Geometry, Ino, PAGE_BYTES, Time};
 use weir_fs::namespace::{Allocate, Durability, FileSystem, New, RenameHow, Seek, SetAttribute};
@@ -66,6 +67,8 @@ fn template() -> &'static (Ram, Vec<u64>) {
         fs.link(inos[1], Ino::ROOT, b"second", NOW).expect("space");
         fs.set_attribute(inos[1], b"user.a", b"value", SetAttribute::Always, NOW).expect("space");
         fs.unlink(Ino::ROOT, b"gone", NOW).expect("it");
+        let limit = Limit { bytes: Some(1 << 30), inodes: Some(100) };
+        fs.set_limit(Owner::User(0), limit).expect("space");
         fs.sync().expect("no failure");
         // The log has a change that damages nothing else.
         fs.set_attribute(inos[2], b"user.b", b"", SetAttribute::Always, NOW).expect("space");
@@ -74,8 +77,10 @@ fn template() -> &'static (Ram, Vec<u64>) {
         let mut pages = vec![0, Geometry::COPY_AT, Geometry::ROOTS_AT, Geometry::LOG_AT, geometry.table_at()];
         pages.extend([geometry.inode_map_at(), geometry.chunk_at(inodes), geometry.chunk_at(inodes)]);
         pages.extend(inos.iter().filter_map(|ino| page(&fs.inode(*ino).expect("it"))));
-        let (first, _) = fs.inode(inos[1]).expect("it").attributes.expect("attributes");
-        pages.push(first.address());
+        for ino in [Ino::ROOT, inos[1]] {
+            let (first, _) = fs.inode(ino).expect("it").attributes.expect("attributes");
+            pages.push(first.address());
+        }
         (fs.into_memory(), pages)
     })
 }
@@ -123,7 +128,7 @@ fn operate(fs: &mut Fs, [operation, first, second]: [u8; 3]) {
     let to = (parent, name(second));
     let kind = [Kind::File, Kind::Directory, Kind::Symlink][usize::from(second) % 3];
     let new = New { kind, permissions: 0o755, uid: 0, gid: 0, device: 0, target: b"t", attributes: &[] };
-    match operation % 18 {
+    match operation % 20 {
         0 => drop(fs.write(ino, at, &vec![second; 1 << (first % 17)], NOW)),
         1 => drop(fs.read(ino, at, &mut vec![0; 70_000])),
         2 => drop(fs.truncate(ino, at, NOW)),
@@ -141,6 +146,11 @@ fn operate(fs: &mut Fs, [operation, first, second]: [u8; 3]) {
         14 => drop(fs.copy_range((ino, 0), (Ino(u64::from(second) % 16), at), 70_000, NOW)),
         15 => drop((fs.list(ino, 0, 100), fs.attributes(ino), fs.read_link(ino), fs.locate(ino, 10))),
         16 => drop(fs.sync()),
+        17 => drop((fs.enforce_limits(second % 2 == 0), fs.count_inodes(u64::from(second)))),
+        18 => {
+            let limit = Limit { bytes: (second > 9).then_some(at), inodes: (first > 9).then_some(second.into()) };
+            drop(fs.set_limit(Owner::User(first.into()), limit));
+        }
         _ => drop((fs.usage(), fs.wear(), fs.forget_all())),
     }
 }
