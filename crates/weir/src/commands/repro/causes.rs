@@ -48,7 +48,7 @@ struct ExplainedRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Effect {
-    /// The row differs, and with the change it does not: the cause is shown.
+    /// The row differs, and with the change it does not, by much less: the cause is shown.
     Shown,
     /// The row differs less with the change: it is a part of the cause.
     Nearer,
@@ -64,7 +64,9 @@ pub(super) enum Effect {
 const NEARER: f64 = 0.1;
 /// A figure that moves less, as a logarithm or for a share as a difference, shows nothing: another seed moves
 /// it as far.
-const LEAST_MOVE: f64 = 0.02;
+const LEAST_MOVE: f64 = 0.05;
+/// A change shows the cause only if it takes away this share of the distance.
+const SHOWN: f64 = 0.5;
 
 impl Effect {
     /// Compares the figures of a row without and with a change.
@@ -79,7 +81,7 @@ impl Effect {
         match () {
             () if before != Verdict::Differs => Self::DoesNotDiffer,
             () if moves.abs() < LEAST_MOVE => Self::None,
-            () if after != Verdict::Differs => Self::Shown,
+            () if after != Verdict::Differs && near <= far * (1.0 - SHOWN) => Self::Shown,
             () if near <= far * (1.0 - NEARER) => Self::Nearer,
             () => Self::None,
         }
@@ -322,7 +324,8 @@ mod tests {
         assert_eq!(Effect::of(&ratio, [2.0, 0.5]), Effect::DoesNotDiffer);
         assert_eq!(Effect::of(&ratio, [f64::NAN, 2.0]), Effect::Failed);
         let less = Published::Direction(Direction::Less);
-        assert_eq!(Effect::of(&less, [0.985, 0.975]), Effect::None, "a change of one percent");
+        assert_eq!(Effect::of(&less, [1.0, 0.96]), Effect::None, "another seed does as much");
+        assert_eq!(Effect::of(&ratio, [1.0, 1.2]), Effect::Nearer, "in direction, but far away");
         assert_eq!(Effect::of(&less, [1.2, 0.9]), Effect::Shown);
         assert_eq!(Effect::of(&less, [1.2, 1.05]), Effect::Nearer);
         let share = Published::Share(Interval { least: 0.6, most: 0.6 });

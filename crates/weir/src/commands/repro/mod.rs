@@ -8,6 +8,7 @@
 mod args;
 mod asymmetry;
 mod causes;
+mod dependence;
 mod experiment;
 mod hec;
 mod hystor;
@@ -212,7 +213,9 @@ fn names() -> Vec<&'static str> {
 impl Reproduction {
     fn publication(&self) -> Result<Publication, Failure> {
         let defect = |error| Failure::environment(format!("data of {}: {error}", self.name), REPORT_DEFECT);
-        Publication::read(self.data).map_err(defect)
+        let mut publication = Publication::read(self.data).map_err(defect)?;
+        dependence::mark(&mut publication);
+        Ok(publication)
     }
 
     /// Runs the experiments.

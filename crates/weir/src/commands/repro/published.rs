@@ -98,6 +98,8 @@ pub(super) struct Row {
     pub(super) pair: Option<String>,
     /// Whether it stands beside a row with another assumption about the same figure: neither has a vote.
     pub(super) is_alternative: bool,
+    /// Whether the rows with a vote before it determine it; it then has none.
+    pub(super) is_determined: bool,
     pub(super) source: Source,
     /// What the user has to supply before the row's experiments can run; `None` for nothing.
     pub(super) lacking: Option<String>,
@@ -158,6 +160,14 @@ fn one_or_more<'de, D: serde::Deserializer<'de>>(text: D) -> Result<Vec<String>,
         OneOrMore::One(one) => vec![one],
         OneOrMore::More(more) => more,
     })
+}
+
+impl Row {
+    /// Reports whether the row counts in the summary. It does not if other rows determine it, or if it
+    /// stands beside a row with another assumption.
+    pub(super) fn has_vote(&self) -> bool {
+        self.pair.is_none() && !self.is_alternative && !self.is_determined
+    }
 }
 
 /// Metrics whose names begin so are ratios themselves.
@@ -310,7 +320,8 @@ impl TryFrom<RawRow> for Row {
         };
         let lacking = raw.missing.clone().filter(|_| matches!(source, Source::Run(_)));
         let RawRow { quantity, quote, pair, alternative: is_alternative, cause, .. } = raw;
-        Ok(Self { quantity, published, quote, pair, is_alternative, source, lacking, cause })
+        let is_determined = false;
+        Ok(Self { quantity, published, quote, pair, is_alternative, is_determined, source, lacking, cause })
     }
 }
 

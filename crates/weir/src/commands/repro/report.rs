@@ -77,7 +77,7 @@ impl Report {
         });
         text += &table(width, ["", "AGREE", "IN DIRECTION", "DIFFER"], counts);
         text += &differences(&rows, width);
-        text += &self.variant_lines();
+        text += &self.variant_lines(&rows);
         text += "\nRows that are not reproduced:\n";
         text += &Table::new(["ROWS", "WHY", "WHERE"], absent_rows(&rows)).prose("WHERE").text(width);
         text += "\n";
@@ -89,7 +89,7 @@ impl Report {
     }
 
     /// Says which fitted parameters were not varied.
-    fn variant_lines(&self) -> String {
+    fn variant_lines(&self, rows: &[RowResult<'_>]) -> String {
         let Variants { all, not_varied, failed, .. } = &self.variants;
         if all.is_empty() && failed.is_empty() {
             return String::new();
@@ -98,6 +98,16 @@ impl Report {
             "\n{} changes of fitted parameters by a quarter were tried; a row whose verdict changes is \
              fragile.\n",
             all.len()
+        );
+        let is_not_varied = |row: &&RowResult<'_>| match &row.outcome {
+            RowOutcome::Measured(measured) => {
+                row.has_vote() && !measured.fitted.is_empty() && !measured.is_varied
+            }
+            _ => false,
+        };
+        text += &format!(
+            "Fitted rows of whose experiments none was varied: {}\n",
+            rows.iter().filter(is_not_varied).count()
         );
         if !not_varied.is_empty() {
             text += &format!(
@@ -325,6 +335,9 @@ struct RowPart<'a> {
     verdict: Option<&'static str>,
     /// Parameters of the experiments that were fitted to this table; without any, the row is predicted.
     fitted_parameters: Vec<String>,
+    /// Whether a fitted parameter of its experiments was varied; otherwise it is not known to be fragile or
+    /// not.
+    is_varied: bool,
     /// Changes of fitted parameters that change the verdict; with any, the row is fragile.
     fragile: Vec<String>,
     /// Why the row differs; `null` if it does not.
@@ -405,6 +418,7 @@ impl<'a> From<&RowResult<'a>> for RowPart<'a> {
             spread: measurement.map(|measurement| [measurement.least, measurement.most]),
             verdict: measurement.map(|measurement| verdict(measurement.verdict)),
             fitted_parameters: measurement.map_or_else(Vec::new, |measurement| measurement.fitted.clone()),
+            is_varied: measurement.is_some_and(|measurement| measurement.is_varied),
             fragile: measurement.map_or_else(Vec::new, |measurement| measurement.fragile.clone()),
             cause: result.cause(),
             not_measured: match result.outcome {

@@ -38,15 +38,16 @@ pub(super) struct Measurement {
     /// The parameters of its experiments that were fitted to its table. If there is none, the row was
     /// predicted.
     pub(super) fitted: Vec<String>,
+    /// Whether a fitted parameter of its experiments was varied.
+    pub(super) is_varied: bool,
     /// The changes of fitted parameters that change its verdict. If there is one, the row is fragile.
     pub(super) fragile: Vec<String>,
 }
 
 impl<'a> RowResult<'a> {
-    /// Reports whether the row counts in the summary. It does not if another row determines it, or if it
-    /// stands beside a row with another assumption.
+    /// Reports whether the row counts in the summary.
     pub(super) fn has_vote(&self) -> bool {
-        self.row.pair.is_none() && !self.row.is_alternative
+        self.row.has_vote()
     }
 
     /// Returns why the row differs, if it does.
@@ -81,9 +82,10 @@ pub(super) fn compare<'a>(
                 let here = results.verdict(published, run, variants.seed);
                 let is_used =
                     |variant: &Variant| run.experiments().iter().any(|name| variant.results.has(name));
-                let changes = replaced.iter().filter(|(variant, results)| {
-                    is_used(variant) && results.verdict(published, run, variants.seed) != here
-                });
+                let mut used = replaced.iter().filter(|(variant, _)| is_used(variant)).peekable();
+                measurement.is_varied = used.peek().is_some();
+                let changes =
+                    used.filter(|(_, results)| results.verdict(published, run, variants.seed) != here);
                 measurement.fragile = changes.map(|(variant, _)| variant.name.clone()).collect();
             }
             outcome
@@ -109,7 +111,15 @@ fn measure<'a>(
     let verdicts: Option<Vec<_>> = values.iter().map(|value| published.verdict(*value)).collect();
     let (Some(_), Some(verdict)) = (verdicts, published.verdict(median)) else { return RowOutcome::Failed };
     let fitted = publication.fitted(table, run).map(|parameter| parameter.name.clone()).collect();
-    RowOutcome::Measured(Measurement { median, least, most, verdict, fitted, fragile: Vec::new() })
+    RowOutcome::Measured(Measurement {
+        median,
+        least,
+        most,
+        verdict,
+        fitted,
+        is_varied: false,
+        fragile: Vec::new(),
+    })
 }
 
 impl Results {

@@ -119,7 +119,7 @@ pub(super) fn rows<'p>(
         })
     };
     let measured = |(table, row): (&'p Table, &'p Row)| match &row.source {
-        Source::Run(run) if row.lacking.is_none() && row.pair.is_none() && !row.is_alternative => {
+        Source::Run(run) if row.lacking.is_none() && row.has_vote() => {
             (sweep.tables.contains(&table.at) && is_selected(table, row)).then_some((table, row, run))
         }
         _ => None,

@@ -80,7 +80,7 @@ fn recorded() -> BTreeMap<(String, String), String> {
 /// Returns the rows with a vote that are measured.
 fn rows() -> Vec<(&'static str, Table, Row)> {
     let of = |(reproduction, publication): (&'static Reproduction, Publication)| {
-        let rows = publication.rows().filter(|(_, row)| row.pair.is_none() && !row.is_alternative);
+        let rows = publication.rows().filter(|(_, row)| row.has_vote());
         let rows = rows.filter(|(_, row)| matches!(row.source, Source::Run(_)));
         rows.map(|(table, row)| (reproduction.name, table.clone(), row.clone())).collect::<Vec<_>>()
     };
