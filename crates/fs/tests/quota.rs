@@ -54,7 +54,8 @@ fn usage(files: &Files) -> OwnerUsages {
     for file in files.values() {
         for owner in [Owner::User(file.uid), Owner::Group(file.gid)] {
             let OwnerUsage { bytes, inodes } = all.entry(owner).or_default();
-            *bytes += if [Kind::File, Kind::Symlink].contains(&file.kind) { file.stored } else { 0 };
+            let has_bytes = [Kind::File, Kind::Symlink].contains(&file.kind);
+            *bytes += if has_bytes { file.stored.into() } else { 0_u128 };
             *inodes += 1;
         }
     }
@@ -116,8 +117,8 @@ impl Twin {
         self.fs().counting() == Counting::Complete
     }
 
-    /// Returns whether limits forbid that the files become these. Of a flagged file that changes, growth is
-    /// exempt that the kernel has written.
+    /// Returns whether limits forbid that the files become these. Of a flagged file that changes, growth
+    /// that the kernel has written is exempt for owners that keep it.
     fn forbids(&mut self, after: &Files, changed: Option<u64>) -> bool {
         if self.caller == ROOT_USER || !self.is_complete() {
             return false;
@@ -126,14 +127,15 @@ impl Twin {
         self.limits.iter().any(|(owner, limit)| {
             let (before, now) = (before.get(owner), now.get(owner));
             let (before, now) = (before.copied().unwrap_or_default(), now.copied().unwrap_or_default());
-            let mut own = now.bytes as i64 - before.bytes as i64;
+            let mut own = now.bytes as i128 - before.bytes as i128;
             if let Some(ino) = changed
                 && let (Some(file), Some(new)) = (self.files.get(&ino), after.get(&ino))
                 && [Owner::User(new.uid), Owner::Group(new.gid)].contains(owner)
+                && [Owner::User(file.uid), Owner::Group(file.gid)].contains(owner)
             {
-                own -= file.size as i64 - file.stored as i64;
+                own -= i128::from(file.size) - i128::from(file.stored);
             }
-            own > 0 && limit.bytes.is_some_and(|max| now.bytes > max)
+            own > 0 && limit.bytes.is_some_and(|max| now.bytes > max.into())
                 || now.inodes > before.inodes && limit.inodes.is_some_and(|max| now.inodes > max)
         })
     }

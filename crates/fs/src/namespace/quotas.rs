@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 /// What a user or group has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerUsage {
-    /// Sizes of regular files and symbolic links.
-    pub bytes: u64,
+    /// Sum of the sizes of regular files and symbolic links. That of sparse files may exceed 2^64.
+    pub bytes: u128,
     /// Number of inodes.
     pub inodes: u64,
 }
@@ -59,14 +59,14 @@ enum Walk {
 struct Charge {
     uid: u32,
     gid: u32,
-    bytes: i64,
+    bytes: i128,
 }
 
 impl Charge {
     /// Returns what a stored inode adds; `None` if it is free or a null file.
     fn of(inode: &Inode) -> Option<Self> {
         let has_bytes = [libc::S_IFREG, libc::S_IFLNK].contains(&(inode.mode & libc::S_IFMT));
-        let bytes = if has_bytes { i64::try_from(inode.size).unwrap_or(i64::MAX) } else { 0 };
+        let bytes = if has_bytes { inode.size.into() } else { 0 };
         (inode.mode != 0).then_some(Self { uid: inode.uid, gid: inode.gid, bytes })
     }
 
@@ -78,10 +78,10 @@ impl Charge {
 /// A change of an owner's usage.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
-    bytes: i64,
+    bytes: i128,
     inodes: i64,
     /// The part of `bytes` that is no growth by the operation: the kernel has written past the server.
-    exempt_bytes: i64,
+    exempt_bytes: i128,
 }
 
 /// Limits and usage.
@@ -128,11 +128,11 @@ impl Quotas {
         }
         let Some(limit) = self.limits.get(&owner) else { return false };
         let usage = self.usage.get(&owner).copied().unwrap_or_default();
-        let is_over = |used: u64, more: i64, max: Option<u64>| {
-            max.is_some_and(|max| used.saturating_add_signed(more) > max)
+        let is_over = |used: u128, more: i128, max: Option<u64>| {
+            max.is_some_and(|max| used.saturating_add_signed(more) > u128::from(max))
         };
         change.bytes > change.exempt_bytes && is_over(usage.bytes, change.bytes, limit.bytes)
-            || change.inodes > 0 && is_over(usage.inodes, change.inodes, limit.inodes)
+            || change.inodes > 0 && is_over(usage.inodes.into(), change.inodes.into(), limit.inodes)
     }
 
     fn is_counted(&self, ino: Ino) -> bool {
@@ -143,16 +143,26 @@ impl Quotas {
         }
     }
 
-    fn add(&mut self, charge: Charge, sign: i64, exempt_bytes: i64) {
+    fn change_of(&mut self, owner: Owner) -> &mut Change {
+        let at = self.changes.iter().position(|(other, _)| *other == owner).unwrap_or_else(|| {
+            self.changes.push((owner, Change::default()));
+            self.changes.len() - 1
+        });
+        &mut self.changes[at].1
+    }
+
+    fn add(&mut self, charge: Charge, sign: i8) {
         for owner in charge.owners() {
-            let at = self.changes.iter().position(|(other, _)| *other == owner).unwrap_or_else(|| {
-                self.changes.push((owner, Change::default()));
-                self.changes.len() - 1
-            });
-            let (_, change) = &mut self.changes[at];
-            change.bytes = change.bytes.saturating_add(sign * charge.bytes);
-            change.exempt_bytes = change.exempt_bytes.saturating_add(exempt_bytes);
-            change.inodes += sign;
+            let change = self.change_of(owner);
+            change.bytes += i128::from(sign) * charge.bytes;
+            change.inodes += i64::from(sign);
+        }
+    }
+
+    /// Exempts what the kernel has written from the limits of owners that have the file before and after.
+    fn exempt(&mut self, before: Charge, after: Charge) {
+        for owner in after.owners().into_iter().filter(|owner| before.owners().contains(owner)) {
+            self.change_of(owner).exempt_bytes += after.bytes - before.bytes;
         }
     }
 
@@ -310,12 +320,14 @@ impl<M: Memory> FileSystem<M> {
             return;
         }
         if let Some(before) = before {
-            self.quotas.add(before, -1, 0);
+            self.quotas.add(before, -1);
         }
         if let Some(after) = after {
-            // The kernel has written past the server. Growth by an operation was rejected before.
-            let written = after.bytes - before.map_or(0, |before| before.bytes);
-            self.quotas.add(after, 1, if inode.is_passthrough { written } else { 0 });
+            self.quotas.add(after, 1);
+        }
+        // The kernel has written past the server. Growth by an operation was rejected before.
+        if let (true, Some(before), Some(after)) = (stored.is_passthrough, before, after) {
+            self.quotas.exempt(before, after);
         }
     }
 
@@ -330,7 +342,7 @@ impl<M: Memory> FileSystem<M> {
         let Some(charge) = Charge::of(&Inode { size, ..*inode }) else { return Ok(()) };
         // What the kernel has written past the server is not counted yet.
         let counted = self.raw_inode(ino)?.size;
-        let bytes = charge.bytes.saturating_sub_unsigned(counted);
+        let bytes = charge.bytes - i128::from(counted);
         let change = Change { bytes, ..Change::default() };
         match charge.owners().into_iter().any(|owner| self.quotas.exceeds(owner, &change)) {
             true => Err(Error::OverQuota),
@@ -343,13 +355,16 @@ impl<M: Memory> FileSystem<M> {
     /// # Errors
     /// `NotSupported`, by which programs know that they have to do without it.
     pub(super) fn reject_uncounted(&self, inode: &Inode, end: u64) -> Result<()> {
-        let owners = [Owner::User(inode.uid), Owner::Group(inode.gid)];
-        let is_limited =
-            |owner| self.quotas.limits.get(owner).is_some_and(|limit: &Limit| limit.bytes.is_some());
-        match self.quotas.is_enforced && end > inode.size && owners.iter().any(is_limited) {
+        match self.quotas.is_enforced && end > inode.size && self.has_byte_limit(inode) {
             true => Err(Error::NotSupported),
             false => Ok(()),
         }
+    }
+
+    /// Returns whether an owner of a file has a limit of bytes.
+    pub(super) fn has_byte_limit(&self, inode: &Inode) -> bool {
+        let owners = [Owner::User(inode.uid), Owner::Group(inode.gid)];
+        owners.iter().any(|owner| self.quotas.limits.get(owner).is_some_and(|limit| limit.bytes.is_some()))
     }
 }
 

@@ -43,7 +43,7 @@ pub struct QuotaOwner {
     pub id: u32,
     /// Its name; `null` if the number has none.
     pub name: Option<String>,
-    /// Sizes of its regular files and symbolic links, as far as they are counted.
+    /// Sizes of its regular files and symbolic links, as far as they are counted; at most 2^64 - 1.
     pub used_bytes: u64,
     /// Largest sum of these; `null` if there is no limit.
     pub limit_bytes: Option<u64>,
@@ -103,7 +103,7 @@ fn owners<M: Memory>(
             kind: kind(owner).to_owned(),
             id: owner.id(),
             name: None,
-            used_bytes: usage.bytes,
+            used_bytes: u64::try_from(usage.bytes).unwrap_or(u64::MAX),
             limit_bytes: limit.bytes,
             used_files: usage.inodes,
             limit_files: limit.inodes,

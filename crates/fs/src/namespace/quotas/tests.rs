@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::check::check;
-use crate::layout::Geometry;
-use crate::layout::inode::Kind;
+use crate::layout::inode::{Form, Kind};
 use crate::layout::quota::BYTES_MAX;
+use crate::layout::{Geometry, PAGE_BYTES};
 use crate::namespace::{Allocate, New, SetAttribute};
 use crate::repair::repair;
 use crate::testing::{Fs, NOW, file, file_system, open};
@@ -40,7 +40,7 @@ fn new_file(fs: &mut Fs, name: &str) -> Result<Ino> {
 
 fn used(fs: &Fs) -> (u64, u64) {
     let usage = fs.owner_usages().get(&Owner::User(USER)).copied().unwrap_or_default();
-    (usage.bytes, usage.inodes)
+    (u64::try_from(usage.bytes).expect("few bytes"), usage.inodes)
 }
 
 #[test]
@@ -96,6 +96,56 @@ fn a_container_that_the_kernel_writes_counts_once_it_is_closed() {
     fs.enforce_limits(false);
     fs.end_passthrough(ino).expect("no failure");
     assert_eq!(used(&fs), (25_000, 1));
+}
+
+#[test]
+fn a_new_owner_takes_over_what_the_kernel_has_written() {
+    const GROUP: Owner = Owner::Group(7);
+    let (mut fs, ino) = limited();
+    fs.set_limit(GROUP, LIMIT).expect("space");
+    fs.enforce_limits(false);
+    fs.evict_now(ino).expect("a tier takes it");
+    let container = fs.passthrough_container(ino).expect("a file").expect("a container");
+    fs.set_passthrough(ino, true);
+    fs.prepare_passthrough(ino, true).expect("no failure");
+    fs.truncate(ino, 0, NOW).expect("no growth");
+    fs.sync().expect("no failure");
+    fs.containers().write(container, 0, &[1; 10_001]).expect("space");
+    fs.enforce_limits(true);
+    assert_eq!(used(&fs), (0, 1), "it is not counted yet");
+    let change = crate::namespace::Change { gid: Some(7), ..Default::default() };
+    assert!(matches!(fs.set_attributes(ino, &change, NOW), Err(Error::OverQuota)));
+    assert_eq!(fs.owner_usages().get(&GROUP), None);
+    fs.truncate(ino, 10_000, NOW).expect("it lowers the size");
+    fs.set_attributes(ino, &change, NOW).expect("exactly the limit of the group");
+    assert_eq!(fs.owner_usages()[&GROUP], OwnerUsage { bytes: 10_000, inodes: 1 });
+}
+
+#[test]
+fn sizes_add_up_beyond_64_bits() {
+    let (fs, ino) = limited();
+    let inode = Inode { size: 1 << 63, ..fs.inode(ino).expect("it") };
+    let mut quotas = Quotas { walk: Walk::Complete, is_enforced: true, ..Quotas::default() };
+    let owner = Owner::User(inode.uid);
+    quotas.limits = Limits::from([(owner, Limit { bytes: Some(u64::MAX - 1), inodes: None })]);
+    for _ in 0..5 {
+        Quotas::count(&mut quotas.usage, &inode);
+    }
+    let charge = Charge::of(&inode).expect("a file");
+    for left in (0..5).rev() {
+        quotas.begin();
+        quotas.add(charge, -1);
+        quotas.finish().expect("it lowers the usage");
+        let expected = OwnerUsage { bytes: left << 63, inodes: left as u64 };
+        assert_eq!(quotas.usage.get(&owner).copied().unwrap_or_default(), expected);
+    }
+    let mut add = || {
+        quotas.begin();
+        quotas.add(charge, 1);
+        quotas.finish()
+    };
+    add().expect("within the limit");
+    assert!(matches!(add(), Err(Error::OverQuota)));
 }
 
 #[test]
