@@ -97,7 +97,12 @@ impl<M: Memory> FileSystem<M> {
         }
         let len = (bytes.len() as u64).min(max - offset) as usize;
         let step = STEP_BYTES_MAX.min(self.geometry().chunk_bytes);
-        self.leave_if_outgrown(ino, offset + len as u64)?;
+        // A refused write changes nothing, not even where the file is.
+        let inode = self.file(ino)?;
+        self.reject_growth(ino, &inode, offset + step.min(len as u64))?;
+        if self.outgrows(&inode, offset + len as u64) {
+            self.leave(ino)?;
+        }
         let (mut done, mut has_left) = (0, self.tiers.table.is_empty());
         let mut has_moved = has_left;
         while done < len {

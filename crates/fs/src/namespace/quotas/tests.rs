@@ -148,6 +148,18 @@ fn sizes_add_up_beyond_64_bits() {
     assert!(matches!(add(), Err(Error::OverQuota)));
 }
 
+/// A refused write changes nothing, not even where the file is.
+#[test]
+fn a_refused_write_does_not_move_the_file() {
+    let (mut fs, ino) = limited();
+    let share = fs.region_share();
+    assert!(matches!(fs.write(ino, share, &[1], NOW), Err(Error::OverQuota)));
+    assert!(matches!(fs.inode(ino).expect("it").form, Form::Run { .. }));
+    fs.enforce_limits(false);
+    fs.write(ino, share, &[1], NOW).expect("root has no limit");
+    assert!(matches!(fs.inode(ino).expect("it").form, Form::Container(_)));
+}
+
 #[test]
 fn programs_neither_see_nor_change_the_attribute() {
     let (mut fs, _) = limited();
