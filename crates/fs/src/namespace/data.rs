@@ -330,7 +330,46 @@ impl<M: Memory> FileSystem<M> {
         while !is_done {
             is_done = self.transact(|fs| fs.free_some_chunks(ino, size.div_ceil(chunk_bytes)))?;
         }
-        Ok(())
+        match self.release_chunk(ino) {
+            Err(Error::NoSpace) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Gives a file that has become small pages instead of its chunk, if its owners have a limit of bytes:
+    /// the size does not count the rest of the chunk.
+    fn release_chunk(&mut self, ino: Ino) -> Result<()> {
+        let inode = self.file(ino)?;
+        let is_small = inode.size <= self.geometry().run_bytes_max();
+        if !is_small || !matches!(inode.form, Form::Tree { .. }) || !self.has_byte_limit(&inode) {
+            return Ok(());
+        }
+        self.transact(|fs| {
+            let mut inode = fs.file(ino)?;
+            if !matches!(inode.form, Form::Tree { .. }) {
+                return Ok(()); // It was evicted, as there was no space.
+            }
+            let size = inode.size;
+            let pages = size.div_ceil(PAGE_BYTES) as u32;
+            let run = match fs.chunk_at(&inode, 0) {
+                Some(Mapped { chunk, is_unwritten: false }) => {
+                    let first = fs.space.take_pages(&mut fs.store, pages)?;
+                    fs.copy_data(fs.geometry().chunk_at(chunk), first.address(), size)?;
+                    Some(first)
+                }
+                _ => None,
+            };
+            fs.free_chunks(&mut inode, 0..u64::MAX, 1)?;
+            if !matches!(inode.form, Form::Empty) {
+                return Err(Error::Damaged("a small file has several chunks".to_owned()));
+            }
+            if let Some(first) = run {
+                inode.form = Form::Run { first, pages };
+                inode.pages += u64::from(pages);
+            }
+            fs.set_inode(ino, &inode);
+            Ok(())
+        })
     }
 
     fn shorten_run(&mut self, inode: &mut Inode, size: u64) -> Result<()> {

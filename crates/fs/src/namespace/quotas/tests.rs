@@ -160,6 +160,42 @@ fn a_refused_write_does_not_move_the_file() {
     assert!(matches!(fs.inode(ino).expect("it").form, Form::Container(_)));
 }
 
+/// Otherwise many small files could fill the region, whatever the limit.
+#[test]
+fn a_file_of_a_limited_user_that_becomes_small_keeps_no_chunk() {
+    let (mut fs, ino) = limited();
+    fs.set_limit(Owner::User(USER), Limit { bytes: Some(1 << 30), inodes: None }).expect("space");
+    let (run_max, chunk) = (fs.geometry().run_bytes_max(), fs.geometry().chunk_bytes);
+    for (size, pages) in [(run_max, run_max.div_ceil(PAGE_BYTES)), (4097, 2), (1, 1), (0, 0)] {
+        fs.write(ino, 0, &vec![7; chunk as usize], NOW).expect("space");
+        assert!(matches!(fs.inode(ino).expect("it").form, Form::Tree { .. }));
+        fs.truncate(ino, size, NOW).expect("no growth");
+        assert_eq!(fs.inode(ino).expect("it").pages, pages, "{size}");
+        fs.truncate(ino, run_max, NOW).expect("within the limit");
+        let mut bytes = vec![9; run_max as usize];
+        fs.read(ino, 0, &mut bytes).expect("it can be read");
+        let expected: Vec<u8> = (0..run_max).map(|at| if at < size { 7 } else { 0 }).collect();
+        assert_eq!(bytes, expected, "{size}");
+        fs.truncate(ino, 0, NOW).expect("no growth");
+        assert!(check(&fs).is_clean());
+    }
+    // Its first chunk is a hole, or nothing has been written to it.
+    for is_reserved in [false, true] {
+        if is_reserved {
+            let how = Allocate::Space { keep_size: false };
+            fs.allocate(ino, 0..chunk, how, NOW).expect("space");
+        } else {
+            fs.write(ino, chunk, &[7], NOW).expect("space");
+        }
+        fs.truncate(ino, 5, NOW).expect("no growth");
+        assert_eq!(fs.inode(ino).expect("it").pages, 0);
+        let mut bytes = [9; 6];
+        assert_eq!(fs.read(ino, 0, &mut bytes).expect("it can be read"), 5);
+        assert_eq!(bytes, [0, 0, 0, 0, 0, 9]);
+        assert!(check(&fs).is_clean());
+    }
+}
+
 #[test]
 fn programs_neither_see_nor_change_the_attribute() {
     let (mut fs, _) = limited();
