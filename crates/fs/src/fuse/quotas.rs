@@ -73,8 +73,10 @@ impl<M: Memory> Handler<M> {
         let own = [Owner::User(request.uid()), Owner::Group(request.gid())];
         let is_shown = |owner| is_administrator(request.uid()) || own.contains(&owner);
         let place = self.place();
-        let quota = Quota::of(&self.shared.read(), &place.region, Some(&place.directory), is_shown);
-        serde_json::to_vec(&QuotaPage::of(quota, first)).map_err(|error| Error::Io(error.into()))
+        let fs = self.shared.read();
+        let quota = Quota::of(&fs, &place.region, Some(&place.directory), is_shown);
+        let page = QuotaPage { is_damaged: fs.verify_limits().is_err(), ..QuotaPage::of(quota, first) };
+        serde_json::to_vec(&page).map_err(|error| Error::Io(error.into()))
     }
 
     /// Changes the limits of a user or group.

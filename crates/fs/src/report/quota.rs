@@ -126,6 +126,9 @@ pub struct QuotaPage {
     pub quota: Quota,
     /// Number of the first owner of the next page; `None` if this is the last.
     pub next: Option<u64>,
+    /// Whether the stored limits cannot be read; none are shown then.
+    #[serde(default)]
+    pub is_damaged: bool,
 }
 
 impl QuotaPage {
@@ -135,7 +138,7 @@ impl QuotaPage {
         quota.owners.drain(..first);
         let next = (quota.owners.len() > OWNERS_MAX).then_some((first + OWNERS_MAX) as u64);
         quota.owners.truncate(OWNERS_MAX);
-        Self { quota, next }
+        Self { quota, next, is_damaged: false }
     }
 
     /// Returns the name of the attribute whose value is the page that begins with an owner's number.

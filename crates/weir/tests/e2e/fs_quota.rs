@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 const USAGE: i32 = 2;
 const REFUSED: i32 = 3;
+const DAMAGED: i32 = 4;
 const NOBODY: u32 = 65534;
 const OTHER: u32 = 65533;
 const MIB: u64 = 1 << 20;
@@ -208,4 +209,26 @@ fn only_administrators_set_limits_and_mistakes_are_named() {
     let set = ["fs", "quota", "files", "set", "--user", "65534", "--size", "1MiB"];
     region.refused(&set, REFUSED, &["mounted read-only"]);
     region.unmount();
+}
+
+#[test]
+fn damaged_limits_are_reported_with_a_way_out() {
+    let region = Region::new("32MiB");
+    region.json(&["fs", "quota", "region", "set", "--user", "65534", "--size", "1MiB"]);
+    let path = region.folder().join("region");
+    let mut bytes = fs::read(&path).expect("the region");
+    let name = b"weir.limits";
+    let found: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(name)).collect();
+    for at in found {
+        bytes[at + name.len() + 17] ^= 1;
+    }
+    fs::write(&path, bytes).expect("written");
+    let way_out = ["limits of users and groups are damaged", "weir fs check", "--repair"];
+    region.refused(&["fs", "quota", "region"], DAMAGED, &way_out);
+    if !can_mount() {
+        return;
+    }
+    region.weir(&["fs", "mount", "region", "files", "--read-only"]);
+    region.refused(&["fs", "quota", "files"], DAMAGED, &way_out);
+    region.weir(&["fs", "unmount", "files"]);
 }

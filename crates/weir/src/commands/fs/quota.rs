@@ -17,7 +17,7 @@ use weir_fs::layout::quota::{LIMITS_MAX, Owner};
 use weir_fs::namespace::FileSystem;
 use weir_fs::nvm::Mapped;
 use weir_fs::report::{LimitChange, NewLimit, Quota, QuotaOwner, QuotaPage};
-use weir_model::Bytes;
+use weir_model::{BLOCK, Bytes, ErrorKind};
 
 const EXAMPLES: &str = "Examples:
   weir fs quota files
@@ -57,13 +57,21 @@ pub struct QuotaArgs {
 }
 
 fn size_limit(text: &str) -> Result<NewLimit, String> {
-    if text == "none" { Ok(NewLimit::Remove) } else { size(text).map(|Bytes(bytes)| NewLimit::Set(bytes)) }
+    if text == "none" {
+        return Ok(NewLimit::Remove);
+    }
+    let limit = size(text).map(|Bytes(bytes)| NewLimit::Set(bytes));
+    limit.map_err(|why| format!("{why}; the least is {}, and --size none removes the limit", Bytes(BLOCK)))
 }
 
 fn files_limit(text: &str) -> Result<NewLimit, String> {
     match text {
         "none" => Ok(NewLimit::Remove),
-        text => text.parse().map(NewLimit::Set).map_err(|_| "write a number, or none".to_owned()),
+        text => match text.parse() {
+            Ok(u64::MAX) => Err(format!("a limit is less than {}; --files none removes the limit", u64::MAX)),
+            Ok(files) => Ok(NewLimit::Set(files)),
+            Err(_) => Err("write a number, or none".to_owned()),
+        },
     }
 }
 
@@ -157,7 +165,7 @@ fn not_stored(path: &Path, error: &Error) -> Failure {
     match error {
         Error::Invalid => Failure::refused(
             format!("cannot set limits of {}: {LIMITS_MAX} users and groups have limits", path.display()),
-            "remove limits of others: --size none --files none; a limit is less than 16 EiB",
+            "remove limits of others: --size none --files none",
         ),
         Error::NoSpace | Error::AttributesTooLarge => Failure::environment(
             format!("cannot set limits of {}: there is no space for them in the region", path.display()),
@@ -177,7 +185,10 @@ fn of_mount(mount: &Path) -> Result<Quota, Failure> {
     let page = |first| {
         ask::<QuotaPage>(mount, &QuotaPage::attribute(first)).and_then(|page| page.ok_or_else(unmounted))
     };
-    let QuotaPage { mut quota, mut next } = page(0)?;
+    let QuotaPage { mut quota, mut next, is_damaged } = page(0)?;
+    if is_damaged {
+        return Err(damaged(Path::new(&quota.region)));
+    }
     while let Some(first) = next {
         let more = page(first)?;
         quota.owners.extend(more.quota.owners);
@@ -189,9 +200,21 @@ fn of_mount(mount: &Path) -> Result<Quota, Failure> {
 fn of_region(region: &Path) -> Result<Quota, Failure> {
     let memory = Mapped::open(region, false).map_err(|error| open_failure(&error))?;
     let fs = FileSystem::open_read_only(memory).map_err(|error| content_failure(region, &error))?;
-    fs.verify_limits().map_err(|error| content_failure(region, &error))?;
+    fs.verify_limits().map_err(|error| match error {
+        Error::Damaged(_) => damaged(region),
+        error => content_failure(region, &error),
+    })?;
     let region = region.canonicalize().map_err(|error| Failure::os("find", region, &error))?;
     Ok(Quota::of(&fs, &region, None, |_| true))
+}
+
+fn damaged(region: &Path) -> Failure {
+    let region = region.display();
+    Failure::new(
+        ErrorKind::Corrupt,
+        format!("region {region}: the limits of users and groups are damaged and cannot be read"),
+        format!("unmount it if it is mounted; weir fs check {region} --repair removes them: set them again"),
+    )
 }
 
 /// Returns usage and limits for people.
@@ -292,5 +315,11 @@ mod tests {
         assert_eq!((size_limit("none"), files_limit("none")), (Ok(NewLimit::Remove), Ok(NewLimit::Remove)));
         assert_eq!(files_limit("100000"), Ok(NewLimit::Set(100_000)));
         assert!(files_limit("many").is_err() && files_limit("-1").is_err() && size_limit("big").is_err());
+        let too_many = files_limit("18446744073709551615").expect_err("it cannot be stored");
+        assert!(too_many.contains("less than 18446744073709551615"), "{too_many}");
+        for small in ["0", "0B", "999B"] {
+            let why = size_limit(small).expect_err("too small");
+            assert!(why.contains("4 KiB") && why.contains("--size none"), "{small}: {why}");
+        }
     }
 }
