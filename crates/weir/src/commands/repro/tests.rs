@@ -94,6 +94,39 @@ fn rows_name_experiments_and_metrics_that_exist() {
     }
 }
 
+/// Words have a verdict only if they compare the row with its baseline.
+#[test]
+fn words_say_that_two_figures_are_about_equal() {
+    let about_equal = [
+        "similar",
+        "same",
+        "identical",
+        "close",
+        "near",
+        "comparable",
+        "equal",
+        "balance",
+        "no difference",
+        "no impact",
+        "slightly",
+        "match",
+        "maintained",
+        "approached",
+        "improves",
+    ];
+    for (reproduction, publication) in publications() {
+        for (table, row) in
+            publication.rows().filter(|(_, row)| row.has_vote() && matches!(row.source, Source::Run(_)))
+        {
+            if let Published::Words(words) | Published::WordsOr(words, _) = &row.published {
+                let words = words.to_lowercase();
+                let at = format!("{}, {}: {}", reproduction.name, table.at, row.quantity);
+                assert!(about_equal.iter().any(|one| words.contains(one)), "{at}: {words:?}");
+            }
+        }
+    }
+}
+
 /// Of the columns of a table that determine each other, the one that is printed most precisely has the vote,
 /// unless several are precise enough to have a direction.
 #[test]
