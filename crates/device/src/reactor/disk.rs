@@ -7,6 +7,7 @@ use weir_model::{Buffer, Bytes, DeviceId, DeviceOffset, Errno, Io, IoCompletion,
 
 use super::Event;
 use super::backend::{Action, FileOp, Finished};
+use super::offload::Offloaded;
 use crate::arena::{KernelAccess, Region};
 use crate::fault_injection::FailureMode;
 use crate::pace::{PaceStats, Pacer};
@@ -22,8 +23,8 @@ pub(super) struct Disks {
     devices: Devices,
     /// Devices that are served with a modelled drive's timing.
     paced: Vec<DeviceId>,
-    /// Number of commands in flight that other threads execute.
-    offloaded: u32,
+    /// Writes that other threads copy.
+    offloaded: Offloaded,
 }
 
 /// Outcome of starting a command.
@@ -32,6 +33,8 @@ pub(super) enum StartResult {
     Done(Result<(), IoError>),
     /// It never completes.
     Never,
+    /// It waits for another command, and completes after that one.
+    Waiting,
     /// The backend must execute it.
     Submit(FileOp),
 }
@@ -47,7 +50,7 @@ pub(super) enum TransferStep {
 impl Disks {
     pub(super) fn new(devices: Devices) -> Self {
         let paced = devices.iter().filter(|(_, device)| device.is_paced()).map(|(id, _)| id).collect();
-        Self { devices, paced, offloaded: 0 }
+        Self { devices, paced, offloaded: Offloaded::default() }
     }
 
     /// Returns the open files, by device id.
@@ -91,8 +94,14 @@ impl Disks {
             Some(FailureMode::NeverComplete) => return StartResult::Never,
             None => {}
         }
+        if self.offloaded.must_wait(io) {
+            region.lend(io.buffer, access(io.kind));
+            self.offloaded.wait(*io);
+            return StartResult::Waiting;
+        }
         let is_write = matches!(io.kind, IoKind::Write { .. });
-        let is_offloaded = sender_blocks && device.mapped.is_some() && is_write && io.len() >= OFFLOAD_MIN;
+        let is_long = sender_blocks && device.mapped.is_some() && is_write && io.len() >= OFFLOAD_MIN;
+        let is_offloaded = is_long && !self.offloaded.is_awaited(io);
         if (device.memory_backed() && !is_offloaded) || device.lossy.is_some() {
             return StartResult::Done(run_now(device, io, region));
         }
@@ -103,7 +112,9 @@ impl Disks {
             IoKind::Flush => Action::Sync,
         };
         region.lend(io.buffer, lent(action));
-        self.offloaded += u32::from(is_offloaded);
+        if is_offloaded {
+            self.offloaded.begin(*io);
+        }
         StartResult::Submit(FileOp {
             id: io.id,
             device: io.device,
@@ -117,18 +128,28 @@ impl Disks {
 
     /// Reports whether other threads are executing commands, for which they need processors.
     pub(super) const fn has_offloaded(&self) -> bool {
-        self.offloaded > 0
+        !self.offloaded.is_empty()
     }
 
-    /// Handles a command that the backend has completed. Returns its completion if it is to be reported now.
-    pub(super) fn handle_finished(&mut self, finished: Finished) -> Option<IoCompletion> {
+    /// Handles a command that the backend has completed, and executes those that waited for it. Appends the
+    /// completions that are to be reported now.
+    pub(super) fn handle_finished(&mut self, finished: Finished, region: &Region, events: &mut Vec<Event>) {
         let Finished { op, result } = finished;
-        self.offloaded -= u32::from(op.is_offloaded);
         let device = self.devices.get_mut(op.device);
         if let (Some(mapped), Action::Write { .. }) = (device.and_then(|d| d.mapped.as_mut()), op.action) {
             mapped.mark_written(DeviceOffset(op.at), Bytes(op.transferred.into()));
         }
-        self.handle_completion(op.device, IoCompletion { id: op.id, result })
+        events.extend(self.handle_completion(op.device, IoCompletion { id: op.id, result }).map(Event::Io));
+        if op.is_offloaded {
+            self.offloaded.end(op.id);
+            while let Some(io) = self.offloaded.next_ready() {
+                region.returned(io.buffer, access(io.kind));
+                let device = self.devices.get_mut(io.device);
+                let result = device.map_or(Err(IoError::Lost), |device| run_now(device, &io, region));
+                let done = self.handle_completion(io.device, IoCompletion { id: io.id, result });
+                events.extend(done.map(Event::Io));
+            }
+        }
     }
 }
 
@@ -189,6 +210,14 @@ fn check(device: &Device, io: &Io) -> Result<(), IoError> {
         Err(IoError::Os(Errno::EINVAL))
     } else {
         Ok(())
+    }
+}
+
+/// Returns what the buffer of a command that waits is used for.
+fn access(kind: IoKind) -> KernelAccess {
+    match kind {
+        IoKind::Read => KernelAccess::Write,
+        IoKind::Write { .. } | IoKind::Flush => KernelAccess::Read,
     }
 }
 
@@ -255,8 +284,7 @@ mod tests {
     use super::*;
     use weir_model::IoId;
 
-    /// Starts a command on a device with these options in a folder there; prints a note and returns `None` if
-    /// the folder cannot be created.
+    /// Starts a command on a device as of [`disks`].
     fn start_command(
         folder: &str,
         pace: Option<&str>,
@@ -264,6 +292,17 @@ mod tests {
         len: Bytes,
         sender_blocks: bool,
     ) -> Option<(Disks, StartResult)> {
+        let (mut disks, arena) = disks(folder, pace)?;
+        let buffer = Buffer { at: 0, len: len.0 as u32 };
+        let io = Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer };
+        disks.pace(&io, || Nanos(0));
+        let begun = disks.begin(&io, arena.region(), sender_blocks);
+        Some((disks, begun))
+    }
+
+    /// Returns a device of 1 MiB with this pace in a folder there, and as much memory; prints a note and
+    /// returns `None` if the folder cannot be created.
+    fn disks(folder: &str, pace: Option<&str>) -> Option<(Disks, crate::Arena)> {
         let Ok(folder) = tempfile::tempdir_in(folder) else {
             println!("no folder in {folder}: that part is not tested");
             return None;
@@ -273,13 +312,7 @@ mod tests {
         let device = Device::open(&folder.path().join("disk"), &options).expect("a device");
         let mut devices = Devices::new();
         devices.insert(DeviceId(0), device).expect("room for it");
-        let mut disks = Disks::new(devices);
-        let arena = crate::Arena::new(Bytes::mib(1)).expect("memory");
-        let buffer = Buffer { at: 0, len: len.0 as u32 };
-        let io = Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer };
-        disks.pace(&io, || Nanos(0));
-        let begun = disks.begin(&io, arena.region(), sender_blocks);
-        Some((disks, begun))
+        Some((Disks::new(devices), crate::Arena::new(Bytes::mib(1)).expect("memory")))
     }
 
     #[test]
@@ -313,10 +346,52 @@ mod tests {
             let StartResult::Submit(mut op) = long else { panic!("it is copied here") };
             assert!(op.is_offloaded && disks.has_offloaded());
             op.transferred = 64 << 10;
-            let ended = disks.handle_finished(Finished { op, result: Ok(()) });
-            assert_eq!(ended.is_some(), pace.is_none(), "the end of a paced one is held back");
+            let (arena, mut ended) = (crate::Arena::new(Bytes::mib(1)).expect("memory"), Vec::new());
+            disks.handle_finished(Finished { op, result: Ok(()) }, arena.region(), &mut ended);
+            assert_eq!(ended.len(), usize::from(pace.is_none()), "the end of a paced one is held back");
             assert!(!disks.has_offloaded());
         }
+    }
+
+    /// A read of bytes that another thread is copying would find sectors of which a part is old.
+    #[test]
+    fn commands_wait_for_the_copy_of_their_bytes_and_for_no_later_one() {
+        let Some((mut disks, arena)) = disks("/dev/shm", None) else { return };
+        let region = arena.region();
+        let mut number = 0;
+        let mut begin = |disks: &mut Disks, kind: IoKind, at: Bytes, len: Bytes, from: Bytes| {
+            number += 1;
+            let buffer = Buffer { at: from.0, len: len.0 as u32 };
+            let io = Io { id: IoId(number), device: DeviceId(0), kind, at: DeviceOffset(at.0), buffer };
+            disks.begin(&io, region, true)
+        };
+        let (write, read) = (IoKind::Write { fua: false }, IoKind::Read);
+        let [k64, k128] = [64, 128].map(Bytes::kib);
+        let StartResult::Submit(first) = begin(&mut disks, write, k64, k64, Bytes(0)) else {
+            panic!("it is copied by another thread")
+        };
+        let reads = [(Bytes(0), k64, true), (k128, k64, true), (Bytes(k128.0 - 4096), Bytes(8192), false)];
+        for (nth, (at, len, is_apart)) in reads.into_iter().enumerate() {
+            let begun = begin(&mut disks, read, at, len, Bytes::kib(256 + 64 * nth as u64));
+            assert_eq!(matches!(begun, StartResult::Done(Ok(()))), is_apart, "{at:?}");
+            assert_eq!(matches!(begun, StartResult::Waiting), !is_apart, "{at:?}");
+        }
+        let later = begin(&mut disks, write, k128, k64, k64);
+        assert!(matches!(later, StartResult::Done(Ok(()))), "a read waits for its bytes");
+        let apart = begin(&mut disks, write, Bytes::kib(512), k64, k64);
+        assert!(matches!(apart, StartResult::Submit(_)), "nobody waits for these");
+        let (mut events, op) = (Vec::new(), FileOp { transferred: 64 << 10, ..first });
+        region.returned(op.buffer, lent(op.action));
+        disks.handle_finished(Finished { op, result: Ok(()) }, region, &mut events);
+        let ended: Vec<u64> = events
+            .iter()
+            .map(|event| match event {
+                Event::Io(IoCompletion { id, result: Ok(()) }) => id.0,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(ended, [1, 4], "the copy, and the read that waited for it");
+        assert!(disks.has_offloaded(), "that of other bytes");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod backend;
 mod disk;
 mod listen;
+mod offload;
 mod plain;
 mod polling;
 mod signal;
@@ -209,7 +210,7 @@ impl Reactor {
         }
         self.disks.pace(&io, || Nanos(self.origin.elapsed().as_nanos() as u64));
         match self.disks.begin(&io, &self.region, self.sockets.sender_blocks()) {
-            StartResult::Never => {}
+            StartResult::Never | StartResult::Waiting => {}
             StartResult::Submit(op) => self.backend.start(op, &self.region, &self.disks),
             StartResult::Done(result) => {
                 let ended = self.disks.handle_completion(io.device, IoCompletion { id: io.id, result });
@@ -390,7 +391,7 @@ impl Reactor {
         };
         self.backend.turn(sleep, world, &self.signals);
         for finished in self.finished.drain(..) {
-            events.extend(self.disks.handle_finished(finished).map(Event::Io));
+            self.disks.handle_finished(finished, &self.region, events);
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use weir_model::{BLOCK, Bytes, Rng, SECTOR, Seed, VolumeOffset};
-use weir_world::{Answer, Change, Found, Oracle, Place, StopKind, Ticket};
+use weir_world::{Answer, Change, Oracle, Place, StopKind, Ticket};
 
 /// Name, size and hardening of each volume.
 const VOLUMES: [(&str, Bytes, &str); 2] =
@@ -312,13 +312,8 @@ impl PoolUnderTest {
         }
         match command {
             Command::Read => {
-                if let Err(difference) = oracle.read_done(ticket, Answer::Bytes(bytes)) {
-                    // The kernel copies a long write into a file in memory while the server reads there: see
-                    // decision 24.
-                    let is_beside_a_write = difference.admissible.len() > 1;
-                    let is_mixed = difference.found == Found::Torn && is_beside_a_write;
-                    assert!(self.plan.in_memory && is_mixed, "{place:?}: {difference}");
-                }
+                let answer = oracle.read_done(ticket, Answer::Bytes(bytes));
+                answer.unwrap_or_else(|difference| panic!("{place:?}: {difference}"));
             }
             Command::Flush => {
                 oracle.flushed(ticket);
