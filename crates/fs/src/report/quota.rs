@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// Owners of a page; with more, it would not fit into an attribute.
 const OWNERS_MAX: usize = 250;
+/// What [`QuotaOwner::kind`] is for users.
+const USER: &str = "user";
 /// Prefix of the names of the attributes whose values are [`QuotaPage`]s, in JSON.
 const PAGE: &str = "weir.quota.";
 
@@ -54,6 +56,11 @@ pub struct QuotaOwner {
 }
 
 impl QuotaOwner {
+    /// Returns a number by which owners are in order: users before groups, each by their numbers.
+    fn rank(&self) -> u64 {
+        u64::from(self.kind != USER) << 32 | u64::from(self.id)
+    }
+
     /// Returns whether it can have nothing more of what is limited, or not of all that is.
     pub fn is_at_limit(&self) -> bool {
         self.limit_bytes.is_some_and(|max| self.used_bytes >= max)
@@ -114,7 +121,7 @@ fn owners<M: Memory>(
 
 const fn kind(owner: Owner) -> &'static str {
     match owner {
-        Owner::User(_) => "user",
+        Owner::User(_) => USER,
         Owner::Group(_) => "group",
     }
 }
@@ -124,7 +131,7 @@ const fn kind(owner: Owner) -> &'static str {
 pub struct QuotaPage {
     /// The quota, with some of the owners.
     pub quota: Quota,
-    /// Number of the first owner of the next page; `None` if this is the last.
+    /// Rank of the first owner of the next page; `None` if this is the last.
     pub next: Option<u64>,
     /// Whether the stored limits cannot be read; none are shown then.
     #[serde(default)]
@@ -132,22 +139,22 @@ pub struct QuotaPage {
 }
 
 impl QuotaPage {
-    /// Returns the page that begins with an owner's number.
+    /// Returns the page whose owners have this rank or higher ones: an owner that comes or goes between two
+    /// pages moves no other to another page.
     pub fn of(mut quota: Quota, first: u64) -> Self {
-        let first = usize::try_from(first).unwrap_or(usize::MAX).min(quota.owners.len());
-        quota.owners.drain(..first);
-        let next = (quota.owners.len() > OWNERS_MAX).then_some((first + OWNERS_MAX) as u64);
+        quota.owners.retain(|owner| owner.rank() >= first);
+        let next = quota.owners.get(OWNERS_MAX).map(QuotaOwner::rank);
         quota.owners.truncate(OWNERS_MAX);
         Self { quota, next, is_damaged: false }
     }
 
-    /// Returns the name of the attribute whose value is the page that begins with an owner's number.
+    /// Returns the name of the attribute whose value is the page from this rank on.
     pub fn attribute(first: u64) -> String {
         format!("{PAGE}{first}")
     }
 
-    /// Returns the number of the first owner of the page that is the value of an attribute; `None` if the
-    /// attribute has another name.
+    /// Returns the rank from which on the page goes that is the value of an attribute; `None` if the attribute
+    /// has another name.
     pub fn of_attribute(name: &[u8]) -> Option<u64> {
         str::from_utf8(name.strip_prefix(PAGE.as_bytes())?).ok()?.parse().ok()
     }
@@ -306,6 +313,12 @@ mod tests {
             next = page.next;
         }
         assert_eq!(owners, quota.owners);
+        let mut others = quota.clone();
+        let second = QuotaPage::of(quota.clone(), 0).next.expect("there is another page");
+        others.owners.retain(|owner| owner.id % 2 == 0);
+        others.owners.insert(0, QuotaOwner { kind: "user".to_owned(), ..owner(5) });
+        let page = QuotaPage::of(others, second).quota;
+        assert_eq!(page.owners[0], quota.owners[OWNERS_MAX], "an owner that comes or goes moves no other");
         assert_eq!(QuotaPage::of(quota, u64::MAX).next, None);
         assert_eq!(QuotaPage::of_attribute(b"weir.quota"), None);
     }

@@ -37,6 +37,13 @@ fn enforced(region: &Region) -> Value {
     }
 }
 
+/// Returns a mount that other users may use; prints a note and returns `None` if nothing can be mounted.
+fn mounted_for_others() -> Option<Region> {
+    let region = can_mount().then(|| Region::mounted("32MiB"))?;
+    open_to_others(&region);
+    Some(region)
+}
+
 /// Lets other users use the mount.
 fn open_to_others(region: &Region) {
     fs::set_permissions(region.folder(), fs::Permissions::from_mode(0o755)).expect("the folder");
@@ -69,11 +76,7 @@ fn size(path: &Path) -> u64 {
 
 #[test]
 fn users_have_no_more_than_their_limits() {
-    if !can_mount() {
-        return;
-    }
-    let region = Region::mounted("32MiB");
-    open_to_others(&region);
+    let Some(region) = mounted_for_others() else { return };
     // Usage from before the limit is counted, too.
     succeeds(&region, NOBODY, "dd if=/dev/zero of=first bs=1M count=2");
     let set = ["fs", "quota", "files", "set", "--user", "65534", "--size", "4MiB", "--files", "3"];
@@ -123,11 +126,7 @@ fn users_have_no_more_than_their_limits() {
 
 #[test]
 fn groups_have_limits_and_files_change_hands_within_them() {
-    if !can_mount() {
-        return;
-    }
-    let region = Region::mounted("32MiB");
-    open_to_others(&region);
+    let Some(region) = mounted_for_others() else { return };
     region.json(&["fs", "quota", "files", "set", "--group", "65533", "--size", "1MiB"]);
     enforced(&region);
     succeeds(&region, OTHER, "dd if=/dev/zero of=file bs=1M count=1");
@@ -185,11 +184,7 @@ fn limits_outlast_mounts_and_killed_servers() {
 
 #[test]
 fn only_administrators_set_limits_and_mistakes_are_named() {
-    if !can_mount() {
-        return;
-    }
-    let region = Region::mounted("32MiB");
-    open_to_others(&region);
+    let Some(region) = mounted_for_others() else { return };
     region.json(&["fs", "quota", "files", "set", "--user", "65533", "--size", "1MiB"]);
     enforced(&region);
     // A copy that others can run.
@@ -197,7 +192,7 @@ fn only_administrators_set_limits_and_mistakes_are_named() {
     succeeds(&region, NOBODY, "echo mine > mine");
     let refused = shell(&region, NOBODY, "../weir fs quota . set --user 65534 --size none");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(REFUSED) && said.contains("are for root and the user"), "{said}");
+    assert!(refused.status.code() == Some(REFUSED) && said.contains("only root and the user"), "{said}");
     let shown = shell(&region, NOBODY, "../weir fs quota . --json");
     let shown: Value = serde_json::from_slice(&shown.stdout).expect("a document");
     assert_eq!(owner(&shown, "user", NOBODY)["used_files"], 1, "{shown}");

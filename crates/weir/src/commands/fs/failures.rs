@@ -102,6 +102,15 @@ pub(super) fn mount_of(region: &Path) -> Option<MountPoint> {
     mounts().ok()?.into_iter().rfind(|mount| mount.region == region)
 }
 
+/// Returns the failure for a user who may not change this of a mounted file system.
+pub(super) fn not_administrator(mount: &Path, what: &'static str) -> Failure {
+    let message = format!(
+        "only root and the user who mounted the file system at {} may change its {what}",
+        mount.display()
+    );
+    Failure::refused(message, "run the command as that user")
+}
+
 /// Returns the failure for a directory whose server was killed.
 pub(super) fn dead_mount(directory: &Path) -> Failure {
     let directory = directory.display();

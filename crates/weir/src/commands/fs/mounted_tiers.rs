@@ -1,7 +1,7 @@
 //! `weir fs add-tier` and `remove-tier` of a mounted file system: its server does the work.
 
 use super::blocked::{file_of, waits_for};
-use super::failures::{dead_mount, is_dead, mount_of};
+use super::failures::{dead_mount, is_dead, mount_of, not_administrator};
 use super::status::{ask, status};
 use super::tier_changes::{already_a_tier, no_space_elsewhere, unreadable, verify_space};
 use super::tiers::{self, NewTier};
@@ -92,14 +92,10 @@ fn number_of(mount: &Path, path: &Path) -> Option<TierNumber> {
 
 /// Returns the failure for what both commands meet.
 fn refused(mount: &Path, what: &'static str, path: &Path, errno: Errno) -> Failure {
-    let place = mount.display();
     match errno {
-        Errno::PERM | Errno::ACCESS if what == "remove" || errno == Errno::PERM => Failure::refused(
-            format!(
-                "the tiers of the file system at {place} are for root and the user who mounted it to change"
-            ),
-            "run the command as that user",
-        ),
+        Errno::PERM | Errno::ACCESS if what == "remove" || errno == Errno::PERM => {
+            not_administrator(mount, "tiers")
+        }
         Errno::ROFS => read_only(mount),
         errno => match io::Error::from(errno) {
             error if is_dead(&error) => dead_mount(mount),

@@ -1,6 +1,6 @@
 //! `weir fs quota` shows what users and groups have and may have, and sets their limits.
 
-use super::failures::{content_failure, dead_mount, is_dead, open_failure};
+use super::failures::{content_failure, dead_mount, is_dead, not_administrator, open_failure};
 use super::mounted_tiers::{find, read_only};
 use super::status::ask;
 use super::tier_changes;
@@ -138,13 +138,7 @@ fn send(mount: &Path, change: LimitChange) -> Result<(), Failure> {
     let (attribute, value) = change.attribute();
     let sent = rustix::fs::setxattr(mount, attribute, &value, XattrFlags::empty());
     sent.map_err(|errno| match errno {
-        Errno::PERM | Errno::ACCESS => Failure::refused(
-            format!(
-                "the limits of the file system at {} are for root and the user who mounted it to set",
-                mount.display()
-            ),
-            "run the command as that user",
-        ),
+        Errno::PERM | Errno::ACCESS => not_administrator(mount, "limits"),
         Errno::ROFS => read_only(mount),
         Errno::INVAL => not_stored(mount, &Error::Invalid),
         Errno::NOSPC => not_stored(mount, &Error::NoSpace),
