@@ -34,8 +34,8 @@ pub struct ReproArgs {
     /// them as missing]
     #[arg(long, value_name = "DIR")]
     pub recordings: Option<PathBuf>,
-    /// Run only experiments of figures, tables or sections whose names begin with TEXT, or if there are none,
-    /// experiments whose own names contain it; with --causes or --sweep, only rows and causes or sweeps that
+    /// Run only the experiments of the figure, table or section TEXT, such as "figure 5", or if there is none,
+    /// those whose own names contain TEXT; with --causes or --sweep, only rows and causes or sweeps that
     /// contain it
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,

@@ -227,18 +227,29 @@ impl Reproduction {
         let setting = Setting::new(&publication, args)?;
         publication.supply(|experiment| setting.recordings.can_run(experiment));
         let form = Form::new(args);
+        let (results, variants) = self.measure(&publication, &setting, args, &form)?;
+        let notes = form.note(args).into_iter().chain((self.notes)(&setting)).collect();
+        Ok(Report { name: self.name, publication, results, variants, notes, seeds: form.seeds })
+    }
+
+    /// Runs the experiments that `--only` selects, and varies fitted parameters.
+    fn measure(
+        &self,
+        publication: &Publication,
+        setting: &Setting,
+        args: &ReproArgs,
+        form: &Form,
+    ) -> Result<(Results, Variants), Failure> {
         let file = ResultsFile::open(args.results.as_deref())?;
         let of_place = args.only.as_deref().map(|only| publication.experiments_at(only)).unwrap_or_default();
         let names = (!of_place.is_empty()).then_some(&of_place);
-        let runner = Runner { seeds: &form.seeds, variant: None, names, args, form: &form, file: &file };
-        let results = self.measures.run(&publication, &setting, &runner)?;
+        let runner = Runner { seeds: &form.seeds, variant: None, names, args, form, file: &file };
+        let results = self.measures.run(publication, setting, &runner)?;
         let variants = match args.no_variants {
             true => Variants::default(),
-            false => variants::run(&self.measures, &publication, &setting, &runner)?,
+            false => variants::run(&self.measures, publication, setting, &runner)?,
         };
-        drop(of_place);
-        let notes = form.note(args).into_iter().chain((self.notes)(&setting)).collect();
-        Ok(Report { name: self.name, publication, results, variants, notes, seeds: form.seeds })
+        Ok((results, variants))
     }
 }
 

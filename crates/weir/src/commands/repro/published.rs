@@ -429,9 +429,18 @@ impl Publication {
         }
     }
 
-    /// Returns the names of the experiments that rows need whose place begins with `place`.
+    /// Returns the names of the experiments of rows whose place is in this one: `figure 5a` and `figure 5, at
+    /// night` are in `figure 5`, but `figure 50` is not, nor is `table II` in `table I`.
     pub(super) fn experiments_at(&self, place: &str) -> BTreeSet<&String> {
-        let is_there = |(table, _): &(&Table, &Row)| table.at.starts_with(place);
+        let goes_on = |rest: &str| match (place.chars().last(), rest.chars().next()) {
+            (Some(last), Some(next)) => {
+                last.is_ascii_digit() && next.is_ascii_digit() || last.is_uppercase() && next.is_uppercase()
+            }
+            _ => false,
+        };
+        let is_there = |(table, _): &(&Table, &Row)| {
+            table.at.strip_prefix(place).is_some_and(|rest| !place.is_empty() && !goes_on(rest))
+        };
         let runs = self.rows().filter(is_there).filter_map(|(_, row)| match &row.source {
             Source::Run(run) => Some(run.experiments()),
             Source::Missing(_) | Source::Unreadable => None,

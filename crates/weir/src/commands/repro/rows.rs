@@ -216,6 +216,7 @@ loads = ["a"]
         let RowOutcome::Measured(measured) = &rows[0].outcome else { panic!("{rows:?}") };
         assert_eq!((measured.least, measured.median, measured.most), (2.0, 3.0, 9.0));
         assert_eq!((measured.verdict, measured.fitted.len()), (Verdict::Agrees, 0));
+        assert!(!measured.is_varied, "no experiment ran with a change");
         assert_eq!(rows[2].outcome, RowOutcome::NotRun);
         assert_eq!(rows[3].outcome, RowOutcome::Missing("a drive"));
         let RowOutcome::Measured(share) = &rows[4].outcome else { panic!("{rows:?}") };
@@ -241,7 +242,10 @@ loads = ["a"]
         let all = vec![variant("delta x 0.75", 0.45), variant("delta x 1.25", 0.9)];
         let rows = compare(&publication, &results, &Variants { seed: 1, all, ..Variants::default() });
         let fragile = |at: usize| match &rows[at].outcome {
-            RowOutcome::Measured(measured) => measured.fragile.clone(),
+            RowOutcome::Measured(measured) => {
+                assert!(measured.is_varied);
+                measured.fragile.clone()
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!((fragile(0), fragile(4)), (vec![], vec!["delta x 1.25".to_owned()]));

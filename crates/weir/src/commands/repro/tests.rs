@@ -295,6 +295,19 @@ fn the_cause_of_a_row_is_measured() {
 }
 
 #[test]
+fn experiments_are_selected_by_place() {
+    let publication = asymmetry::REPRODUCTION.publication().expect("valid data");
+    let named =
+        |place: &str, part: &str| publication.experiments_at(place).iter().any(|name| name.contains(part));
+    assert!(named("table I", "postmark") && !named("table I", "large files"), "table II is another");
+    assert!(named("table II", "large files"));
+    assert!(named("figure 5", "nfs ramp, disk"), "figure 5a is a part of it");
+    assert!(publication.experiments_at("figure 50").is_empty() && publication.experiments_at("").is_empty());
+    let hystor = hystor::REPRODUCTION.publication().expect("valid data");
+    assert!(hystor.experiments_at("figure").len() > hystor.experiments_at("figure 5").len());
+}
+
+#[test]
 fn a_name_of_no_experiment_is_refused() {
     let args = ReproArgs { only: Some("nosuch".into()), ..ReproArgs::default() };
     for name in ["hystor", "all"] {
