@@ -115,7 +115,7 @@ fn other_users_do_not_change_the_tiers() {
         let output = attempt("65534", arguments);
         assert_eq!(output.status.code(), Some(REFUSED), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("for root and the user who mounted it"), "{said}");
+        assert!(said.contains("only root and the user who mounted"), "{said}");
         assert_eq!(tiers(&region).len(), count);
         assert!(attempt("0", arguments).status.success());
         assert_eq!(tiers(&region).len(), 1 - count);

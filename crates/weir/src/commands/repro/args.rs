@@ -34,9 +34,9 @@ pub struct ReproArgs {
     /// them as missing]
     #[arg(long, value_name = "DIR")]
     pub recordings: Option<PathBuf>,
-    /// Run only the experiments of the figure, table or section TEXT, such as "figure 5", or if there is none,
-    /// those whose own names contain TEXT; with --causes or --sweep, only rows and causes or sweeps that
-    /// contain it
+    /// Run only the experiments of the figure, table or section TEXT, such as "figure 5", or if there is
+    /// none, those whose own names contain TEXT; with --causes or --sweep, only rows and causes or sweeps
+    /// that contain it
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
     /// Run each experiment as long as the publication's, with five seeds; the medians count
