@@ -60,3 +60,36 @@ fn overlap(one: &Io, other: &Io) -> bool {
     let ends = [one, other].map(|io| io.at.0 + io.len().0);
     one.device == other.device && one.at.0 < ends[1] && other.at.0 < ends[0]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{Buffer, DeviceId, DeviceOffset, IoKind};
+
+    fn io(id: u64, device: u8, at: u64, len: u32) -> Io {
+        let buffer = Buffer { at: 0, len };
+        Io { id: IoId(id), device: DeviceId(device), kind: IoKind::Read, at: DeviceOffset(at), buffer }
+    }
+
+    #[test]
+    fn commands_wait_for_all_copies_of_their_bytes_on_their_device() {
+        let mut offloaded = Offloaded::default();
+        offloaded.begin(io(1, 0, 4096, 8192));
+        offloaded.begin(io(2, 0, 12_288, 4096));
+        assert!(!offloaded.must_wait(&io(3, 1, 4096, 8192)), "another device");
+        assert!(!offloaded.must_wait(&io(3, 0, 0, 4096)) && !offloaded.must_wait(&io(3, 0, 16_384, 512)));
+        for (id, at, len) in [(3, 8192, 8192), (4, 4096, 512), (5, 12_288, 512)] {
+            assert!(offloaded.must_wait(&io(id, 0, at, len)));
+            offloaded.wait(io(id, 0, at, len));
+        }
+        assert!(offloaded.next_ready().is_none(), "no copy has ended");
+        offloaded.end(IoId(1));
+        let ready: Vec<_> = std::iter::from_fn(|| offloaded.next_ready()).map(|io| io.id.0).collect();
+        assert_eq!(ready, [4], "the others wait for the second copy");
+        assert!(offloaded.is_awaited(&io(6, 0, 0, 16_384)) && !offloaded.is_awaited(&io(6, 1, 0, 16_384)));
+        offloaded.end(IoId(2));
+        let ready: Vec<_> = std::iter::from_fn(|| offloaded.next_ready()).map(|io| io.id.0).collect();
+        assert_eq!(ready, [3, 5], "in order of arrival");
+        assert!(offloaded.is_empty());
+    }
+}

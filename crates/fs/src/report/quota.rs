@@ -153,8 +153,8 @@ impl QuotaPage {
         format!("{PAGE}{first}")
     }
 
-    /// Returns the rank from which on the page goes that is the value of an attribute; `None` if it is another
-    /// attribute.
+    /// Returns the least rank of the page that is the value of an attribute; `None` if the attribute is none
+    /// of a page.
     pub fn of_attribute(name: &[u8]) -> Option<u64> {
         str::from_utf8(name.strip_prefix(PAGE.as_bytes())?).ok()?.parse().ok()
     }

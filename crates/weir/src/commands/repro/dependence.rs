@@ -111,6 +111,10 @@ mod tests {
             row("a to b", "direction = \"less\"", "a", "b"),
             row("d to a", "words = \"similar\"", "d", "a"),
             row("e to a", "ratio = [2, 2]", "e", "a"),
+            // (c / d) / (e / f), which with c / d gives f / e.
+            row("gain", "ratio = [2, 2]", "c", "d")
+                .replace(" }", ", over = { metric = \"rate\", of = \"e\", to = \"f\" } }"),
+            row("f to e", "ratio = [2, 2]", "f", "e"),
             row("share of a", "share = [0.1, 0.2]", "a", ""),
             row("share of a again", "share = [0.1, 0.3]", "a", ""),
         ];
@@ -121,6 +125,6 @@ mod tests {
         let mut publication = Publication::read(&text).expect("valid");
         mark(&mut publication);
         let votes: Vec<_> = publication.rows().map(|(_, row)| row.has_vote()).collect();
-        assert_eq!(votes, [true, true, true, false, false, true, true, false]);
+        assert_eq!(votes, [true, true, true, false, false, true, true, false, true, false]);
     }
 }
