@@ -111,10 +111,10 @@ mod tests {
             row("a to b", "direction = \"less\"", "a", "b"),
             row("d to a", "words = \"similar\"", "d", "a"),
             row("e to a", "ratio = [2, 2]", "e", "a"),
-            // (c / d) / (e / f), which with c / d gives f / e.
-            row("gain", "ratio = [2, 2]", "c", "d")
-                .replace(" }", ", over = { metric = \"rate\", of = \"e\", to = \"f\" } }"),
-            row("f to e", "ratio = [2, 2]", "f", "e"),
+            // (h / i) / (h / k) is k / i.
+            row("gain", "ratio = [2, 2]", "h", "i")
+                .replace(" }", ", over = { metric = \"rate\", of = \"h\", to = \"k\" } }"),
+            row("k to i", "ratio = [2, 2]", "k", "i"),
             row("share of a", "share = [0.1, 0.2]", "a", ""),
             row("share of a again", "share = [0.1, 0.3]", "a", ""),
         ];
