@@ -22,6 +22,7 @@ const MIX: Mix = Mix {
     remounts: true,
     move_percent: 0,
     passthrough_percent: 0,
+    limit_percent: 0,
 };
 
 fn number(name: &str, default: u64) -> u64 {
@@ -145,6 +146,19 @@ fn persistent_memory_durable_after_sync() {
 #[test]
 fn mapped_file_durable_after_sync() {
     campaign(Granule::Sector, Durability::Sync, MIX);
+}
+
+/// Files whose owners have limits give up chunks that they no longer fill.
+const LIMITED: Mix = Mix { names: 3, data_percent: 90, limit_percent: 30, ..MIX };
+
+#[test]
+fn persistent_memory_of_limited_owners() {
+    campaign(Granule::Word, Durability::EachOperation, LIMITED);
+}
+
+#[test]
+fn mapped_file_of_limited_owners() {
+    campaign(Granule::Sector, Durability::Sync, LIMITED);
 }
 
 /// Region and containers lose power together.

@@ -18,6 +18,7 @@ const NAMES: Mix = Mix {
     remounts: true,
     move_percent: 0,
     passthrough_percent: 0,
+    limit_percent: 0,
 };
 const DATA: Mix = Mix { names: 4, data_percent: 95, ..NAMES };
 const MANY: Mix = Mix { names: 3000, data_percent: 5, ..NAMES };

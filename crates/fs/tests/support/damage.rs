@@ -25,6 +25,7 @@ const MIX: Mix = Mix {
     remounts: false,
     move_percent: 0,
     passthrough_percent: 0,
+    limit_percent: 0,
 };
 
 /// A file system that random operations have filled, and what it has.

@@ -167,6 +167,8 @@ pub struct Mix {
     pub move_percent: u32,
     /// Share of operations around files that the kernel accesses without the server, in percent.
     pub passthrough_percent: u32,
+    /// Share of operations that limit what users and groups have or leave little of a file, in percent.
+    pub limit_percent: u32,
 }
 
 fn files(model: &Model, wanted: impl Fn(Kind) -> bool) -> Vec<u64> {
@@ -218,6 +220,9 @@ impl Mix {
         }
         if self.move_percent > 0 && random.random_range(0..100) < self.move_percent {
             return self.on_tiers(random, model);
+        }
+        if self.limit_percent > 0 && random.random_range(0..100) < self.limit_percent {
+            return self.on_limits(random, model);
         }
         let on_data = random.random_range(0..100) < self.data_percent;
         match any(random, &files(model, |kind| kind == Kind::File)).filter(|_| on_data) {
@@ -320,6 +325,18 @@ impl Mix {
             91..94 => Operation::RemoveAttribute { file: any_file, name: self.attribute(random) },
             94..96 if self.remounts => Operation::Remount,
             _ => Operation::Sync,
+        }
+    }
+
+    /// Files of limited owners give up chunks that they no longer fill.
+    fn on_limits(&self, random: &mut SmallRng, model: &Model) -> Operation {
+        let large = model.nodes.iter().filter(|(_, node)| node.links > 0 && node.data.len() > 40_000);
+        let large: Vec<u64> = large.map(|(id, _)| *id).collect();
+        match any(random, &large) {
+            Some(file) if random.random() => {
+                Operation::Truncate { file, size: random.random_range(1..32_000) }
+            }
+            _ => Self::set_limit(random),
         }
     }
 
