@@ -12,8 +12,10 @@
 //! Requests for bitmaps, inodes, directories, indirect blocks and the journal are marked as metadata.
 //! Indirect blocks exist only if the configuration asks for them: files are small in most loads.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod dirty;
+
+use dirty::DirtyBlocks;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Nanos, Op};
 use weir_policy::Lru;
@@ -103,9 +105,7 @@ pub struct FileSystem {
     files: Vec<File>,
     free: Vec<usize>,
     memory: Lru<u64, ()>,
-    /// Dirty blocks and the time when they became dirty; and the same in the order of that time.
-    dirty: BTreeMap<u64, Nanos>,
-    oldest: VecDeque<(Nanos, u64)>,
+    dirty: DirtyBlocks,
     /// Owner of each block: a file, or the file system itself.
     owners: Vec<Option<u32>>,
     /// Blocks of the current file to write back, in address order.
@@ -127,8 +127,7 @@ impl FileSystem {
             files: Vec::new(),
             free: Vec::new(),
             memory: Lru::new((shape.memory.0 / BLOCK).max(64) as usize),
-            dirty: BTreeMap::new(),
-            oldest: VecDeque::new(),
+            dirty: DirtyBlocks::default(),
             owners: vec![None; ((groups * GROUP + shape.journal.0 / BLOCK).next_multiple_of(64)) as usize],
             turn: VecDeque::new(),
             head: 0,
@@ -176,7 +175,6 @@ impl FileSystem {
     /// Marks everything as clean: the disk has the same contents as memory.
     pub fn mark_all_clean(&mut self) {
         self.dirty.clear();
-        self.oldest.clear();
         self.turn.clear();
         self.unlogged.clear();
     }
@@ -184,7 +182,7 @@ impl FileSystem {
     /// Drops all clean blocks from memory.
     pub fn drop_clean_blocks(&mut self) {
         let clean: Vec<u64> = self.memory.iter().map(|(block, ())| block).collect();
-        for block in clean.iter().filter(|block| !self.dirty.contains_key(block)) {
+        for block in clean.iter().filter(|block| !self.dirty.contains(**block)) {
             self.memory.remove(block);
         }
     }
@@ -263,7 +261,7 @@ impl FileSystem {
             self.allocated[(block / 64) as usize] &= !(1 << (block % 64));
             self.owners[*block as usize] = None;
             self.memory.remove(block);
-            self.dirty.remove(block);
+            self.dirty.remove(*block);
         }
         if !blocks.is_empty() {
             self.mark_metadata_dirty(group * GROUP, requests);
@@ -330,11 +328,11 @@ impl FileSystem {
     /// Syncs a file.
     pub fn sync(&mut self, file: FileId, requests: &mut VecDeque<BlockRequest>) {
         let changed: Vec<u64> =
-            self.files[file.0].blocks.iter().filter(|b| self.dirty.contains_key(b)).copied().collect();
+            self.files[file.0].blocks.iter().filter(|block| self.dirty.contains(**block)).copied().collect();
         self.write_out(changed, requests);
         if self.journal().is_empty() {
             let inode = self.files[file.0].inode;
-            self.write_out(if self.dirty.contains_key(&inode) { vec![inode] } else { Vec::new() }, requests);
+            self.write_out(if self.dirty.contains(inode) { vec![inode] } else { Vec::new() }, requests);
         } else {
             self.log(requests);
         }
@@ -344,7 +342,7 @@ impl FileSystem {
         blocks.sort_unstable();
         for run in runs(blocks.into_iter(), RUN_MAX) {
             for block in run.clone() {
-                self.dirty.remove(&block);
+                self.dirty.remove(block);
             }
             let request = self.request(Op::Write, run);
             requests.push_back(request);
@@ -353,7 +351,7 @@ impl FileSystem {
 
     /// Returns a request for these blocks.
     fn request(&self, op: Op, blocks: Range<u64>) -> BlockRequest {
-        let is_metadata = |block: u64| match self.owners.get(block as usize).copied().flatten() {
+        let is_metadata = |block: u64| match self.owner(block) {
             Some(file) => self.files.get(file as usize).is_some_and(|file| file.is_directory),
             None => true,
         };
@@ -379,8 +377,7 @@ impl FileSystem {
 
     /// Returns the next write-back, if any block is old enough or too many are dirty.
     pub fn write_back(&mut self) -> Option<BlockRequest> {
-        self.oldest_dirty();
-        let old = self.oldest.front().is_some_and(|(since, _)| *since + self.config.age <= self.now);
+        let old = self.dirty.oldest().is_some_and(|(since, _)| since + self.config.age <= self.now);
         (old || self.dirty.len() > self.share_of_memory(self.config.background))
             .then(|| self.sweep())
             .flatten()
@@ -391,46 +388,28 @@ impl FileSystem {
         loop {
             while let Some(first) = self.turn.pop_front() {
                 let mut end = first;
-                while end < first + RUN_MAX && self.dirty.remove(&end).is_some() {
+                while end < first + RUN_MAX && self.dirty.remove(end) {
                     end += 1;
                 }
                 if end > first {
                     return Some(self.request(Op::Write, first..end));
                 }
             }
-            let block = self.oldest_dirty()?;
+            let (_, block) = self.dirty.oldest()?;
             self.turn = self.dirty_blocks_beside(block);
-        }
-    }
-
-    /// Returns the block that has been dirty longest.
-    fn oldest_dirty(&mut self) -> Option<u64> {
-        loop {
-            let (since, block) = *self.oldest.front()?;
-            if self.dirty.get(&block) == Some(&since) {
-                return Some(block);
-            }
-            self.oldest.pop_front();
         }
     }
 
     /// Returns the dirty blocks of a block's file, or the dirty metadata blocks, in address order.
     fn dirty_blocks_beside(&self, block: u64) -> VecDeque<u64> {
-        let owner = |block: &u64| self.owners.get(*block as usize).copied().flatten();
-        match owner(&block) {
+        match self.owner(block) {
             Some(file) => {
-                let mut blocks = self.files[file as usize].blocks.clone();
-                blocks.retain(|block| self.dirty.contains_key(block));
+                let blocks = self.files[file as usize].blocks.iter().copied();
+                let mut blocks: Vec<u64> = blocks.filter(|block| self.dirty.contains(*block)).collect();
                 blocks.sort_unstable();
                 blocks.into_iter().take(BLOCKS_PER_TURN).collect()
             }
-            None => self
-                .dirty
-                .keys()
-                .filter(|block| owner(block).is_none())
-                .take(BLOCKS_PER_TURN)
-                .copied()
-                .collect(),
+            None => self.dirty.unowned().take(BLOCKS_PER_TURN).collect(),
         }
     }
 
@@ -499,10 +478,11 @@ impl FileSystem {
     /// Marks a block dirty in memory; its age counts from the first change.
     fn mark_dirty(&mut self, block: u64, requests: &mut VecDeque<BlockRequest>) {
         self.cache_block(block, requests);
-        if let Entry::Vacant(vacant) = self.dirty.entry(block) {
-            vacant.insert(self.now);
-            self.oldest.push_back((self.now, block));
-        }
+        self.dirty.insert(block, self.now, self.owner(block).is_some());
+    }
+
+    fn owner(&self, block: u64) -> Option<u32> {
+        self.owners.get(block as usize).copied().flatten()
     }
 
     /// Marks a metadata block dirty.
@@ -530,10 +510,10 @@ impl FileSystem {
         let mut gone = self.memory.insert(block, ()).map(|(gone, ())| gone);
         // Clean blocks leave first; after enough attempts a dirty one has to.
         for _ in 0..SPARED_DIRTY_BLOCKS {
-            let Some(changed) = gone.filter(|gone| self.dirty.contains_key(gone)) else { return };
+            let Some(changed) = gone.filter(|gone| self.dirty.contains(*gone)) else { return };
             gone = self.memory.insert(changed, ()).map(|(gone, ())| gone);
         }
-        if let Some(gone) = gone.filter(|gone| self.dirty.remove(gone).is_some()) {
+        if let Some(gone) = gone.filter(|gone| self.dirty.remove(*gone)) {
             let request = self.request(Op::Write, gone..gone + 1);
             requests.push_back(request);
         }

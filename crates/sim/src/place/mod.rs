@@ -7,6 +7,7 @@
 
 mod brick;
 pub mod budgeted;
+mod clients;
 mod dataless;
 pub mod endurance;
 pub mod hindsight;

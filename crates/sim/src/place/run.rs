@@ -1,6 +1,7 @@
 //! Runs an experiment: the pool is filled, the load begins, its first third (or as much as the plan says)
 //! warms up, and the rest is measured.
 
+use super::clients::Clients;
 use super::endurance::{DeviceEndurance, DeviceWrite, FlashRating};
 use super::machine::Machine;
 use super::meter::Meter;
@@ -125,17 +126,6 @@ struct Pending {
     pieces: u32,
     measured: bool,
     client: Option<Client>,
-}
-
-/// The clients of a closed loop that have no request in flight.
-#[derive(Default)]
-struct Clients {
-    /// Number of clients so far.
-    count: usize,
-    /// Clients about to send a request.
-    idle: Vec<Client>,
-    /// Clients in their think time, and their next action.
-    thinking: Vec<(Client, ClientAction)>,
 }
 
 pub(super) struct PlaceRun<'p> {
@@ -316,9 +306,9 @@ impl<'p> PlaceRun<'p> {
             no_later_than(match &self.plan.mode {
                 Mode::Open => self.next.map(|next| self.start + next.at),
                 Mode::Closed(steps) => {
-                    let thought = self.clients.thinking.iter().map(|(_, next)| self.start + next.at());
+                    let thought = self.clients.next_due().map(|at| self.start + at);
                     let step = steps.iter().map(|(at, _)| self.start + *at).find(later);
-                    thought.chain(step).min()
+                    thought.into_iter().chain(step).min()
                 }
                 Mode::Ramp(_) => self.ramp.as_ref().map(|(arrivals, _)| self.start + arrivals.next()),
             });
@@ -368,11 +358,11 @@ impl<'p> PlaceRun<'p> {
         *known = depth.max(*known);
         let mut waited = true;
         while waited {
-            let Clients { idle, thinking, .. } = &mut self.clients;
-            let (asking, idle_still) = std::mem::take(idle).into_iter().partition(|client| client.0 < depth);
-            *idle = idle_still;
-            let asking: Vec<Client> = asking;
-            thinking.extend(asking.into_iter().map(|client| (client, load.next_action(client, now))));
+            let idle = &mut self.clients.idle;
+            let asking: Vec<Client> = idle.extract_if(.., |client| client.0 < depth).collect();
+            for client in asking {
+                self.clients.think(client, load.next_action(client, now));
+            }
             waited = self.wake_clients(now);
         }
         self.work_done = load.work_done();
@@ -382,11 +372,8 @@ impl<'p> PlaceRun<'p> {
     /// Lets clients whose think time has passed continue; returns whether some only waited and must be asked
     /// again.
     fn wake_clients(&mut self, now: Nanos) -> bool {
-        let thinking = std::mem::take(&mut self.clients.thinking);
-        let (come, still): (Vec<_>, Vec<_>) = thinking.into_iter().partition(|(_, next)| next.at() <= now);
-        self.clients.thinking = still;
         let mut waited = false;
-        for (client, next) in come {
+        for (client, next) in self.clients.take_due(now) {
             match next {
                 ClientAction::Send(arrival) if self.arrived < self.plan.requests => {
                     self.enqueue(arrival, Some(client));
