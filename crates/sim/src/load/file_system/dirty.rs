@@ -91,7 +91,8 @@ mod tests {
                 unowned.sort_unstable();
                 prop_assert_eq!(dirty.unowned().collect::<Vec<_>>(), unowned);
                 prop_assert_eq!((dirty.len(), dirty.oldest()), (list.len(), list.first().copied()));
-                prop_assert!((0..30).all(|block| dirty.contains(block) == list.iter().any(|(_, b)| *b == block)));
+                let is_listed = |block| list.iter().any(|(_, other)| *other == block);
+                prop_assert!((0..30).all(|block| dirty.contains(block) == is_listed(block)));
             }
         }
     }

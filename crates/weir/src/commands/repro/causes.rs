@@ -7,7 +7,7 @@ use super::published::{Cause, Publication, Published, Row, Run, Source, Table, t
 use super::results::Results;
 use super::results_file::ResultsFile;
 use super::runner::Runner;
-use super::text::{published, verdict};
+use super::text::{PublishedPart, published, verdict};
 use super::verdict::Verdict;
 use super::{Form, ReproArgs, Reproduction, Setting};
 use crate::failure::{Failure, REPORT_DEFECT};
@@ -272,6 +272,8 @@ struct ExplainedRowPart<'a> {
     quantity: &'a str,
     /// The configuration that it is compared with; empty if the figure is absolute.
     baseline: &'a str,
+    /// The published figure.
+    published: PublishedPart<'a>,
     /// The figure without the change; `null` if it cannot be computed.
     without: Option<f64>,
     /// The figure with the change; `null` if it cannot be computed.
@@ -290,6 +292,7 @@ impl<'a> From<&'a ExplainedRow> for ExplainedRowPart<'a> {
             place: &row.at,
             quantity: &row.quantity,
             baseline: &row.baseline,
+            published: PublishedPart::from(&row.published),
             without,
             with,
             verdict: row.published.verdict(row.figures[1]).map(verdict),

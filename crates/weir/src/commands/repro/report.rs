@@ -1,11 +1,11 @@
 //! Formats the results of a reproduction as text and as JSON.
 
 use super::causes::CausesPart;
-use super::published::{Direction, Parameter, Provenance, Publication, Published};
+use super::published::{Parameter, Provenance, Publication, Published};
 use super::results::{Metrics, Results, median};
 use super::rows::{Counts, Measurement, RowOutcome, RowResult, compare};
 use super::sweeps::SweepsPart;
-use super::text::{published, verdict};
+use super::text::{PublishedPart, published, verdict};
 use super::variants::Variants;
 use crate::output::{Table, Width, table};
 use schemars::JsonSchema;
@@ -346,23 +346,6 @@ struct RowPart<'a> {
     not_measured: Option<&'a str>,
 }
 
-/// A published figure.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Published")]
-#[serde(rename_all = "snake_case")]
-enum PublishedPart<'a> {
-    /// A ratio to the baseline: the least and the greatest that the printed digits stand for.
-    Ratio([f64; 2]),
-    /// A share, from 0 to 1, likewise.
-    Share([f64; 2]),
-    /// A direction: more or less than the baseline.
-    Direction(#[schemars(extend("enum" = ["more", "less"]))] &'static str),
-    /// Words that say that both are about equal.
-    Words(&'a str),
-    /// A figure without a number, and why it cannot be read.
-    Unreadable(&'a str),
-}
-
 /// A parameter of the experiments.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Parameter")]
@@ -428,19 +411,6 @@ impl<'a> From<&RowResult<'a>> for RowPart<'a> {
                 RowOutcome::Missing(what) => Some(what),
                 RowOutcome::Unreadable(why) => Some(why),
             },
-        }
-    }
-}
-
-impl<'a> From<&'a Published> for PublishedPart<'a> {
-    fn from(published: &'a Published) -> Self {
-        match published {
-            Published::Ratio(interval) => Self::Ratio([interval.least, interval.most]),
-            Published::Share(interval) => Self::Share([interval.least, interval.most]),
-            Published::Direction(Direction::More) => Self::Direction("more"),
-            Published::Direction(Direction::Less) => Self::Direction("less"),
-            Published::Words(quote) | Published::WordsOr(quote, _) => Self::Words(quote),
-            Published::Unreadable(why) => Self::Unreadable(why),
         }
     }
 }
