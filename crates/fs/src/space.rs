@@ -129,7 +129,10 @@ impl Space {
 
     /// Returns the number of pages that the next commit makes reusable.
     pub fn quarantined(&self) -> u64 {
-        let pages: u64 = self.quarantined_pages.iter().map(|(_, count)| u64::from(*count)).sum();
+        // The pages of a chunk that was emptied are quarantined with it.
+        let is_counted = |page: Page| !self.emptied.contains(&self.geometry.chunk_of(page).0);
+        let pages = self.quarantined_pages.iter().filter(|(page, _)| is_counted(*page));
+        let pages: u64 = pages.map(|(_, count)| u64::from(*count)).sum();
         pages + self.quarantined_chunks.len() as u64 * self.geometry.chunk_pages()
     }
 
@@ -362,4 +365,28 @@ fn longest_run(bits: &Bits, pages: u32) -> u32 {
 /// Returns the start of the shortest run of clear bits that has `count` of them.
 fn find_run(bits: &Bits, pages: u32, count: u32) -> Option<u32> {
     free_runs(bits, pages).filter(|(_, len)| *len >= count).min_by_key(|(_, len)| *len).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{NOW, file, file_system};
+
+    #[test]
+    fn space_that_is_quarantined_counts_once() {
+        let (mut fs, _) = file_system(&[]);
+        let (chunk_pages, run) = {
+            let geometry = fs.superblock().geometry;
+            (geometry.chunk_pages(), geometry.run_bytes_max())
+        };
+        // Two runs do not fit into the chunk that has the root's page, so the second is alone in one. It
+        // becomes a chunk of the file, which a page lists.
+        file(&mut fs, "first", run);
+        let before = fs.usage().free_pages;
+        let second = file(&mut fs, "second", run);
+        fs.write(second, run, &[1], NOW).expect("space");
+        for when in ["before the commit", "after it"] {
+            assert_eq!(fs.usage().free_pages, before - chunk_pages - 1, "{when}");
+            fs.sync().expect("no failure");
+        }
+    }
 }
