@@ -22,6 +22,7 @@ mod space_requests;
 mod sweep;
 pub(crate) mod tier_changes;
 pub(crate) mod tree;
+mod unnamed;
 
 pub use crate::tiers::Seek;
 pub use attributes::SetAttribute;
@@ -78,6 +79,8 @@ pub struct FileSystem<M> {
     quotas: Quotas,
     /// Null files made since the last commit: until then their pages belong to the removed files.
     fresh_null_files: FxHashSet<Ino>,
+    /// Files that were created without a name and may get their first one.
+    linkable: FxHashSet<Ino>,
     durability: Durability,
     read_only: bool,
     /// References that keep inodes without a name.
@@ -269,6 +272,7 @@ impl<M: Memory> FileSystem<M> {
             tiers: Tiers::new(Vec::new(), Arc::new(NoContainers)),
             quotas: Quotas::default(),
             fresh_null_files: FxHashSet::default(),
+            linkable: FxHashSet::default(),
             durability: Durability::Sync,
             read_only,
             references: Mutex::default(),

@@ -7,6 +7,7 @@ mod support;
 
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
+use support::model::Model;
 use support::operation::{Mix, Operation};
 use support::pair::{self, Pair, format, format_with_tiers};
 use support::tiers::without_marker;
@@ -40,6 +41,8 @@ struct Counts {
     in_containers: u64,
     /// Losses after which files had the sizes of their containers.
     flagged: u64,
+    /// Losses while a file without a name got its first one, after which it did not have it, and did.
+    first_names: [u64; 2],
 }
 
 /// Runs one history and recovers from every power loss in it.
@@ -58,6 +61,7 @@ fn history(seed: u64, granule: Granule, durability: Durability, mix: Mix, counts
     let mut done: Vec<Operation> = Vec::new();
     for step in 0..random.random_range(20..80) {
         let operation = mix.operation(&mut random, &pair.model);
+        let is_first_name = is_first_name(&operation, &pair.model);
         let result = pair.run(&operation);
         done.push(operation);
         let fail = |error: &str| -> ! {
@@ -68,6 +72,9 @@ fn history(seed: u64, granule: Granule, durability: Durability, mix: Mix, counts
             let found = recover(image, seed ^ event, &pair, counts);
             let state = found.unwrap_or_else(|error| fail(&format!("loss before event {event}: {error}")));
             counts.newer += u64::from(state > 0);
+            if is_first_name && durability == Durability::EachOperation {
+                counts.first_names[usize::from(state > 0)] += 1;
+            }
         }
         if is_durable {
             pair.is_durable();
@@ -77,6 +84,12 @@ fn history(seed: u64, granule: Granule, durability: Durability, mix: Mix, counts
     end.unwrap_or_else(|error| {
         panic!("seed {seed}, {granule:?}, {durability:?}, at the end: {error}\n{done:#?}")
     });
+}
+
+/// Returns whether an operation gives a file its first name.
+fn is_first_name(operation: &Operation, model: &Model) -> bool {
+    let Operation::Link { file, parent, name } = operation else { return false };
+    model.get(*file).is_linkable && model.find(*parent, name).is_none()
 }
 
 /// Mounts what a power loss left, and sometimes loses power again meanwhile.
@@ -130,6 +143,8 @@ fn campaign(granule: Granule, durability: Durability, mix: Mix) {
     }
     println!("{granule:?}, {durability:?}: {counts:?}");
     assert!(mix.move_percent == 0 || counts.in_containers > 100 && counts.flagged > 20, "{counts:?}");
+    let has_first_names = counts.first_names.iter().all(|count| *count > 0);
+    assert!(durability == Durability::Sync || mix.move_percent > 0 || has_first_names, "{counts:?}");
     assert!(counts.losses > 100 && counts.in_recovery > 10 && counts.newer > 10, "{counts:?}");
 }
 

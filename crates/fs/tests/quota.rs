@@ -181,20 +181,28 @@ impl Twin {
         let (uid, gid) = (random.random_range(0..4), random.random_range(0..3));
         let target = if kind == Kind::Symlink { &b"some-target"[..] } else { &[] };
         let new = New { kind, permissions: 0o755, uid, gid, device: 0, target, attributes: &[] };
-        let created = self.fs().create_file(Ino::ROOT, name.as_bytes(), &new, NOW);
+        // Some begin without a name, and are open.
+        let is_unnamed = kind == Kind::File && random.random_ratio(1, 3);
+        let created = match is_unnamed {
+            true => self.fs().create_unnamed(Ino::ROOT, &new, true, NOW),
+            false => self.fs().create_file(Ino::ROOT, name.as_bytes(), &new, NOW),
+        };
         if matches!(created, Err(Error::Exists)) {
             return Ok(());
         }
         let size = target.len() as u64;
-        let file = File { kind, uid, gid, size, stored: size, links: 1, is_open: false, is_flagged: false };
+        let (links, is_open) = (u32::from(!is_unnamed), is_unnamed);
+        let file = File { kind, uid, gid, size, stored: size, links, is_open, is_flagged: false };
         // The number of a file that is refused does not matter.
         let ino = created.as_ref().map_or(u64::MAX, |(ino, _)| ino.0);
         let mut after = self.files.clone();
         if after.insert(ino, file).is_some() {
             return Err(format!("inode {ino} is in use"));
         }
-        if self.settle(created, after, None)?.is_some() {
-            self.names.insert(name, ino);
+        match self.settle(created, after, None)? {
+            Some(_) if is_unnamed => self.fs().refer(Ino(ino)),
+            Some(_) => drop(self.names.insert(name, ino)),
+            None => {}
         }
         Ok(())
     }

@@ -407,6 +407,7 @@ impl<M: Memory> FileSystem<M> {
             fs.free_all(&mut inode)?;
             fs.free_inode(ino, &inode)
         })?;
+        self.linkable.remove(&ino);
         lock(&self.accessed).remove(&ino);
         lock(&self.tiers.heat).removed(ino);
         Ok(())

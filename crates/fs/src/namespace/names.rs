@@ -86,7 +86,7 @@ impl<M: Memory> FileSystem<M> {
         })
     }
 
-    fn create_inode(
+    pub(super) fn create_inode(
         &mut self,
         parent: Ino,
         directory: &Inode,
@@ -134,14 +134,14 @@ impl<M: Memory> FileSystem<M> {
         self.set_inode(ino, &directory);
     }
 
-    /// Gives a file one more name.
+    /// Gives a file one more name, or its first one.
     ///
     /// # Errors
     /// `Exists`, `NotPermitted` for directories, `TooManyLinks`, `NotFound` if the file has lost its last
-    /// name, and those of [`create_file`](Self::create_file).
+    /// name or may not get a first one, and those of [`create_file`](Self::create_file).
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<Inode> {
         check_name(name)?;
-        self.transact(|fs| {
+        let linked = self.transact(|fs| {
             let mut inode = fs.inode(ino)?;
             let mut directory = fs.live_directory(parent)?;
             let kind = inode.kind().filter(|kind| *kind != Kind::Directory).ok_or(Error::NotPermitted)?;
@@ -149,7 +149,7 @@ impl<M: Memory> FileSystem<M> {
                 return Err(Error::Exists);
             }
             if inode.links == 0 {
-                return Err(Error::NotFound);
+                fs.leave_orphans(ino, &mut inode)?;
             }
             if inode.links >= LINKS_MAX {
                 return Err(Error::TooManyLinks);
@@ -161,7 +161,9 @@ impl<M: Memory> FileSystem<M> {
             fs.add_entry(parent, &mut directory, Entry { hash: 0, ino, kind, name: name.to_vec() })?;
             fs.touch_directory(parent, directory, now);
             Ok(inode)
-        })
+        })?;
+        self.linkable.remove(&ino);
+        Ok(linked)
     }
 
     /// Removes a name of a file. A file without any name is freed once nothing refers to it.

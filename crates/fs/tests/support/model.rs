@@ -1,6 +1,6 @@
 //! A naive model of the file system: what POSIX says, in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use weir_fs::layout::inode::Kind;
 use weir_fs::layout::quota::Limits;
@@ -23,6 +23,8 @@ pub struct Node {
     pub entries: BTreeMap<Vec<u8>, u64>,
     pub parent: u64,
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// It was created without a name, and may get its first one.
+    pub is_linkable: bool,
 }
 
 /// A state of the file system. A clone is cheap.
@@ -30,6 +32,8 @@ pub struct Node {
 pub struct Model {
     pub nodes: BTreeMap<u64, Rc<Node>>,
     pub limits: Limits,
+    /// Files that were created without a name and are still open.
+    pub unnamed: BTreeSet<u64>,
     next: u64,
 }
 
@@ -49,13 +53,20 @@ fn node(kind: Kind, permissions: u32, now: i64) -> Node {
         entries: BTreeMap::new(),
         parent: ROOT,
         attributes: BTreeMap::new(),
+        is_linkable: false,
     }
 }
 
 impl Model {
     pub fn new() -> Self {
         let root = Node { links: 2, ..node(Kind::Directory, 0o755, 0) };
-        Self { nodes: BTreeMap::from([(ROOT, Rc::new(root))]), limits: Limits::new(), next: 1 }
+        let nodes = BTreeMap::from([(ROOT, Rc::new(root))]);
+        Self { nodes, limits: Limits::new(), unnamed: BTreeSet::new(), next: 1 }
+    }
+
+    /// Returns whether programs can still change the file.
+    pub fn is_alive(&self, id: u64) -> bool {
+        self.get(id).links > 0 || self.unnamed.contains(&id)
     }
 
     /// Returns the number of the next node.
@@ -113,20 +124,33 @@ impl Model {
         if self.find(parent, name).is_some() {
             return Err(libc::EEXIST);
         }
-        let id = self.next;
-        self.next += 1;
         let mut new = node(kind, permissions, now);
         new.device = device;
         new.links = if kind == Kind::Directory { 2 } else { 1 };
         new.data = target.to_vec();
+        let id = self.add_node(parent, new);
+        self.add_name(parent, name, id, now);
+        Ok(id)
+    }
+
+    /// Adds a node with what it inherits from a directory.
+    fn add_node(&mut self, parent: u64, mut new: Node) -> u64 {
+        let id = self.next;
+        self.next += 1;
         let directory = self.get(parent);
         if directory.permissions & libc::S_ISGID != 0 {
             new.gid = directory.gid;
-            new.permissions |= if kind == Kind::Directory { libc::S_ISGID } else { 0 };
+            new.permissions |= if new.kind == Kind::Directory { libc::S_ISGID } else { 0 };
         }
         self.nodes.insert(id, Rc::new(new));
-        self.add_name(parent, name, id, now);
-        Ok(id)
+        id
+    }
+
+    /// Creates a file without a name, which is open until it is taken from `unnamed`.
+    pub fn create_unnamed(&mut self, parent: u64, permissions: u32, is_linkable: bool, now: i64) {
+        let new = Node { links: 0, is_linkable, ..node(Kind::File, permissions, now) };
+        let id = self.add_node(parent, new);
+        self.unnamed.insert(id);
     }
 
     pub fn link(&mut self, id: u64, parent: u64, name: &[u8], now: i64) -> Result<(), Errno> {
@@ -136,8 +160,12 @@ impl Model {
         if self.find(parent, name).is_some() {
             return Err(libc::EEXIST);
         }
+        if self.get(id).links == 0 && !self.get(id).is_linkable {
+            return Err(libc::ENOENT);
+        }
         let node = self.change(id);
         node.links += 1;
+        node.is_linkable = false;
         node.changed = now;
         self.add_name(parent, name, id, now);
         Ok(())

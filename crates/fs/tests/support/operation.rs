@@ -8,6 +8,9 @@ use weir_fs::layout::inode::Kind;
 use weir_fs::layout::quota::{Limit, Owner};
 use weir_fs::namespace::{Allocate, RenameHow};
 
+/// Files that were created without a name and are open at a time.
+const UNNAMED_MAX: usize = 5;
+
 /// An operation; files are named by the model's numbers.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -17,6 +20,16 @@ pub enum Operation {
         kind: Kind,
         permissions: u32,
         target: Vec<u8>,
+    },
+    /// Creates a file without a name, which is open then.
+    CreateUnnamed {
+        parent: u64,
+        permissions: u32,
+        is_linkable: bool,
+    },
+    /// Closes a file that was created without a name.
+    CloseUnnamed {
+        file: u64,
     },
     Link {
         file: u64,
@@ -172,8 +185,9 @@ pub struct Mix {
 }
 
 fn files(model: &Model, wanted: impl Fn(Kind) -> bool) -> Vec<u64> {
-    // Files that have lost their last name stay reachable only by their number; here they are left alone.
-    let living = model.nodes.iter().filter(|(_, node)| node.links > 0 && wanted(node.kind));
+    // Files that have lost their last name stay reachable only by their number; here they are left alone,
+    // unless they were created without a name and are open.
+    let living = model.nodes.iter().filter(|(id, node)| model.is_alive(**id) && wanted(node.kind));
     living.map(|(id, _)| *id).collect()
 }
 
@@ -277,7 +291,8 @@ impl Mix {
         let parent = self.directory(random, model);
         let name = self.name(random);
         match random.random_range(0..100) {
-            0..35 => {
+            0..9 => self.on_unnamed(random, model, parent, name),
+            9..35 => {
                 let kind = match random.random_range(0..20) {
                     0..5 => Kind::Directory,
                     5 => Kind::Fifo,
@@ -337,6 +352,20 @@ impl Mix {
                 Operation::Truncate { file, size: random.random_range(1..32_000) }
             }
             _ => Self::set_limit(random),
+        }
+    }
+
+    /// Creates, names or closes a file without a name.
+    fn on_unnamed(&self, random: &mut SmallRng, model: &Model, parent: u64, name: Vec<u8>) -> Operation {
+        let unnamed: Vec<_> = model.unnamed.iter().copied().collect();
+        match (any(random, &unnamed), random.random_range(0..9)) {
+            (Some(file), 4..7) => Operation::Link { file, parent, name },
+            (Some(file), 7..9) => Operation::CloseUnnamed { file },
+            (Some(file), _) if unnamed.len() == UNNAMED_MAX => Operation::CloseUnnamed { file },
+            _ => {
+                let permissions = [0o600, 0o2644][random.random_range(0..2)];
+                Operation::CreateUnnamed { parent, permissions, is_linkable: random.random_ratio(4, 5) }
+            }
         }
     }
 

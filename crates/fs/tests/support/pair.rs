@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_fs::check::check;
 use weir_fs::error::Error;
-use weir_fs::layout::inode::{Form, Kind};
+use weir_fs::layout::inode::{Form, Inode, Kind};
 use weir_fs::layout::superblock::Superblock;
 use weir_fs::layout::{Geometry, Ino, Time};
 use weir_fs::namespace::{
@@ -153,6 +153,7 @@ impl<M: Memory> Pair<M> {
             operation,
             Operation::Write { .. }
                 | Operation::Copy { .. }
+                | Operation::CloseUnnamed { .. }
                 | Operation::WriteBehind { .. }
                 | Operation::Count { .. }
         );
@@ -193,8 +194,25 @@ impl<M: Memory> Pair<M> {
         if self.fs().counting() == Counting::Complete && counted != usage {
             return Err(format!("counted {counted:?}, but inodes have {usage:?}"));
         }
+        self.compare_unnamed()?;
         let (found, _) = snapshot::of_file_system(self.fs()).map_err(|error| error.to_string())?;
         snapshot::compare(&found, &self.states[self.states.len() - 1..], &self.present())
+    }
+
+    /// Compares the files that no snapshot has, because they have no path.
+    fn compare_unnamed(&mut self) -> Result<(), String> {
+        for id in self.model.unnamed.clone() {
+            let ino = self.ino(id);
+            let inode = self.fs().inode(ino).map_err(|error| format!("unnamed file {id}: {error}"))?;
+            let mut data = vec![0; inode.size as usize];
+            self.fs().read(ino, 0, &mut data).map_err(|error| error.to_string())?;
+            let node = self.model.get(id);
+            let found = (inode.links, inode.mode & 0o7777, inode.uid, inode.gid);
+            if found != (node.links, node.permissions, node.uid, node.gid) || data != node.data {
+                return Err(format!("unnamed file {id}: found {inode:?}, expected {node:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns which of the states a file system that was mounted after a power loss has.
@@ -292,16 +310,17 @@ impl<M: Memory> Pair<M> {
                 let device = if *kind == Kind::CharDevice { 259 } else { 0 };
                 let (permissions, attributes) = (*permissions, &[][..]);
                 let new = New { kind: *kind, permissions, uid: 0, gid: 0, device, target, attributes };
-                let (ino, inode) = fs.create_file(ino(parent), name, &new, now)?;
-                if !self.created.insert((ino.0, inode.generation)) {
-                    return Err(Error::Damaged(format!(
-                        "inode {} repeats generation {}",
-                        ino.0, inode.generation
-                    )));
-                }
-                let id = self.model.next_id();
-                self.inos.insert(id, ino);
+                let created = fs.create_file(ino(parent), name, &new, now)?;
+                self.note_created(created)?;
             }
+            Operation::CreateUnnamed { parent, permissions, is_linkable } => {
+                let (kind, permissions, target, attributes) = (Kind::File, *permissions, &[], &[]);
+                let new = New { kind, permissions, uid: 0, gid: 0, device: 0, target, attributes };
+                let created = fs.create_unnamed(ino(parent), &new, *is_linkable, now)?;
+                fs.refer(created.0);
+                self.note_created(created)?;
+            }
+            Operation::CloseUnnamed { file } => fs.forget(ino(file), 1)?,
             Operation::Link { file, parent, name } => {
                 fs.link(ino(file), ino(parent), name, now)?;
             }
@@ -445,6 +464,17 @@ impl<M: Memory> Pair<M> {
         Ok(())
     }
 
+    /// Notes a new file, which no other one was mistaken for.
+    fn note_created(&mut self, (ino, inode): (Ino, Inode)) -> Result<(), Error> {
+        if !self.created.insert((ino.0, inode.generation)) {
+            let text = format!("inode {} repeats generation {}", ino.0, inode.generation);
+            return Err(Error::Damaged(text));
+        }
+        let id = self.model.next_id();
+        self.inos.insert(id, ino);
+        Ok(())
+    }
+
     /// Keeps some of the files open that are about to lose a name.
     fn maybe_open(&mut self, parent: u64, name: &[u8]) {
         let Some(id) = self.model.find(parent, name).filter(|_| self.now % 3 == 0) else { return };
@@ -462,6 +492,10 @@ impl<M: Memory> Pair<M> {
                 let device = if *kind == Kind::CharDevice { 259 } else { 0 };
                 model.create(*parent, name, (*kind, *permissions, device), target, now)?;
             }
+            Operation::CreateUnnamed { parent, permissions, is_linkable } => {
+                model.create_unnamed(*parent, *permissions, *is_linkable, now);
+            }
+            Operation::CloseUnnamed { file } => drop(model.unnamed.remove(file)),
             Operation::Link { file, parent, name } => model.link(*file, *parent, name, now)?,
             Operation::Unlink { parent, name } => model.unlink(*parent, name, now)?,
             Operation::RemoveDirectory { parent, name } => model.remove_directory(*parent, name, now)?,
@@ -518,7 +552,8 @@ impl<M: Memory> Pair<M> {
             }
             Operation::WriteBehind { .. } => {}
             Operation::Pin { file, .. } => model.change(*file).changed = now,
-            Operation::Sync | Operation::Remount | Operation::Count { .. } => {}
+            Operation::Remount => model.unnamed.clear(),
+            Operation::Sync | Operation::Count { .. } => {}
             moves => debug_assert!(moves.is_move()),
         }
         Ok(())
