@@ -249,21 +249,39 @@ impl<M: Memory> Handler<M> {
     ) -> Result<(Ino, Inode)> {
         let kind = Kind::of_mode(mode).ok_or(Error::Invalid)?;
         let mut fs = WriteFor::new(&self.shared, request);
-        let default = match fs.inode(ino(parent))?.attributes {
-            Some(_) if kind != Kind::Symlink => fs.attribute(ino(parent), acl::DEFAULT).ok(),
-            _ => None,
-        };
-        let umask = if kind == Kind::Symlink { 0 } else { umask };
-        let Inherited { permissions, attributes } =
-            acl::inherit(default.as_deref(), mode & 0o7777, umask, kind == Kind::Directory);
+        let Inherited { permissions, attributes } = inherited(&fs, ino(parent), kind, (mode, umask))?;
         let (uid, gid) = (request.uid(), request.gid());
         let new = New { kind, permissions, uid, gid, device, target, attributes: &attributes };
         let (ino, inode) = fs.create_file(ino(parent), name.as_bytes(), &new, now())?;
+        self.note_created(&fs, ino, opens)?;
+        Ok((ino, inode))
+    }
+
+    /// Creates and opens a file without a name; it has one reference, the kernel's.
+    pub(super) fn create_unnamed(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        (mode, umask): (u32, u32),
+        is_linkable: bool,
+    ) -> Result<(Ino, Inode)> {
+        let kind = Kind::File;
+        let mut fs = WriteFor::new(&self.shared, request);
+        let Inherited { permissions, attributes } = inherited(&fs, ino(parent), kind, (mode, umask))?;
+        let (uid, gid) = (request.uid(), request.gid());
+        let new = New { kind, permissions, uid, gid, device: 0, target: &[], attributes: &attributes };
+        let (ino, inode) = fs.create_unnamed(ino(parent), &new, is_linkable, now())?;
+        self.note_created(&fs, ino, true)?;
+        Ok((ino, inode))
+    }
+
+    /// Notes the kernel's reference to a new file, and that it has it open if it `opens` it.
+    fn note_created(&self, fs: &FileSystem<M>, ino: Ino, opens: bool) -> Result<()> {
         fs.refer(ino);
         if opens && self.opens.is_asked() {
-            self.opens.enter(&fs, ino, false)?;
+            self.opens.enter(fs, ino, false)?;
         }
-        Ok((ino, inode))
+        Ok(())
     }
 
     pub(super) fn set_attributes(&self, request: &Request, ino: Ino, mut change: Change) -> Result<Inode> {
@@ -329,6 +347,21 @@ impl<M: Memory> Handler<M> {
             }
         }
     }
+}
+
+/// Returns what a new file in a directory inherits.
+fn inherited<M: Memory>(
+    fs: &FileSystem<M>,
+    parent: Ino,
+    kind: Kind,
+    (mode, umask): (u32, u32),
+) -> Result<Inherited> {
+    let default = match fs.inode(parent)?.attributes {
+        Some(_) if kind != Kind::Symlink => fs.attribute(parent, acl::DEFAULT).ok(),
+        _ => None,
+    };
+    let umask = if kind == Kind::Symlink { 0 } else { umask };
+    Ok(acl::inherit(default.as_deref(), mode & 0o7777, umask, kind == Kind::Directory))
 }
 
 /// Returns permissions without those that a change of contents or owner takes away.

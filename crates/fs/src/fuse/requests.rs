@@ -64,6 +64,14 @@ fn generation(inode: &Inode) -> Generation {
     Generation(u64::from(inode.generation))
 }
 
+/// Replies with a new file that the kernel has open.
+fn reply_opened(result: Result<(Ino, Inode)>, reply: ReplyCreate) {
+    answer!(reply, result, (ino, inode) => {
+        let (attributes, flags) = (attributes(ino, &inode), FopenFlags::FOPEN_KEEP_CACHE);
+        reply.created(&VALID, &attributes, generation(&inode), FileHandle(0), flags);
+    });
+}
+
 fn reply_created(result: Result<(Ino, Inode)>, reply: ReplyEntry) {
     answer!(reply, result, (ino, inode) =>
         reply.entry(validity(&inode), &attributes(ino, &inode), generation(&inode)));
@@ -253,12 +261,20 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         reply: ReplyCreate,
     ) {
         let mode = mode & 0o7777 | libc::S_IFREG;
-        let result = self.create_file(request, parent, name, (mode, umask, 0), &[], true);
-        answer!(reply, result, (ino, inode) => {
-            let attributes = attributes(ino, &inode);
-            let flags = FopenFlags::FOPEN_KEEP_CACHE;
-            reply.created(&VALID, &attributes, generation(&inode), FileHandle(0), flags);
-        });
+        reply_opened(self.create_file(request, parent, name, (mode, umask, 0), &[], true), reply);
+    }
+
+    fn tmpfile(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let is_linkable = flags & libc::O_EXCL == 0;
+        reply_opened(self.create_unnamed(request, parent, (mode, umask), is_linkable), reply);
     }
 
     fn read(

@@ -21,6 +21,7 @@ mod fs_programs;
 mod fs_quota;
 mod fs_tier_changes;
 mod fs_tiers;
+mod fs_unnamed;
 mod full;
 mod harness;
 mod hostile_clients;

@@ -174,7 +174,7 @@ impl CheckDocument {
             self.region
         );
         if self.orphans > 0 {
-            text += &format!("{} removed files have space that the next mount frees\n", self.orphans);
+            text += &format!("{} files without a name have space that the next mount frees\n", self.orphans);
         }
         if self.garbage_containers > 0 {
             text += &format!(
