@@ -35,6 +35,7 @@ struct Explanation {
 /// A row with and without the change.
 #[derive(Debug)]
 struct ExplainedRow {
+    name: String,
     at: String,
     quantity: String,
     baseline: String,
@@ -121,13 +122,14 @@ pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Expla
             reproduction.measures.run(&publication, &setting, &without)?,
             reproduction.measures.run(&publication, &changed, &with)?,
         ];
-        let explain = |(table, row, run): &(&Table, &Row, &Run)| {
+        let explain = |(name, (table, row, run)): (&String, &(&Table, &Row, &Run))| {
             let figure = |results: &Results| {
                 let values = results.values(run).unwrap_or_default();
                 values.first().map_or(f64::NAN, |(_, value)| *value)
             };
             let figures = results.each_ref().map(figure);
             ExplainedRow {
+                name: name.clone(),
                 at: table.at.clone(),
                 quantity: row.quantity.clone(),
                 baseline: table.baseline.clone(),
@@ -136,7 +138,10 @@ pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Expla
                 effect: Effect::of(&row.published, figures),
             }
         };
-        causes.push(Explanation { cause: cause.clone(), rows: rows.iter().map(explain).collect() });
+        causes.push(Explanation {
+            cause: cause.clone(),
+            rows: cause.rows.iter().zip(&rows).map(explain).collect(),
+        });
     }
     let values = publication.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
     Ok(Explanations { name: reproduction.name, seed: args.seed, parameters: values.collect(), causes })
@@ -266,6 +271,8 @@ impl<'a> From<&'a Explanation> for CausePart<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ExplainedRow")]
 struct ExplainedRowPart<'a> {
+    /// The row's name among all of the publication.
+    name: &'a str,
     /// The place in the publication.
     place: &'a str,
     /// The configuration of the row.
@@ -289,6 +296,7 @@ impl<'a> From<&'a ExplainedRow> for ExplainedRowPart<'a> {
     fn from(row: &'a ExplainedRow) -> Self {
         let [without, with] = row.figures.map(|figure| figure.is_finite().then_some(figure));
         Self {
+            name: &row.name,
             place: &row.at,
             quantity: &row.quantity,
             baseline: &row.baseline,
