@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, XattrFlags};
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -226,4 +226,44 @@ fn space_requests(mount: Option<Mount>) {
         assert!(fs::read(mount.path(name)).expect("the file") == expected, "{name}");
     }
     assert!(mount.path("file").metadata().expect("it").blocks() >= 2000);
+}
+
+/// The space of a file system is that of its region and that below.
+#[test]
+fn statistics_have_the_space_of_tiers() {
+    let Some(mount) = Mount::with_tiers(32 << 20) else { return };
+    let [all, below] = [mount.path(""), mount.directory.path().to_owned()]
+        .map(|path| rustix::fs::statvfs(path).expect("it is there"));
+    let (bytes, free) = (all.f_blocks * all.f_frsize, all.f_bfree * all.f_frsize);
+    assert!(bytes >= below.f_blocks * below.f_frsize && all.f_bavail == all.f_bfree);
+    // Others may write there meanwhile.
+    assert!(free >= below.f_bavail * below.f_frsize / 10 * 9, "{free} bytes");
+}
+
+/// Changes of the last moment, too, are in the headers by which files are rescued.
+#[test]
+fn headers_are_current_after_an_unmount() {
+    let Some(mut mount) = Mount::with_tiers(32 << 20) else { return };
+    fs::create_dir(mount.path("old")).expect("space");
+    let files = ["old/changed", "old/same"].map(|name| {
+        fs::write(mount.path(name), vec![7; MIB]).expect("space");
+        command(&mount.path(name), "weir.evict");
+        ask::<Explanation>(&mount.path(name), EXPLAIN).container.expect("it was evicted").path
+    });
+    let headers = || {
+        files.each_ref().map(|path| {
+            let mut text = vec![0; 4096];
+            let len = rustix::fs::getxattr(path, "user.weir.file", &mut text[..]).expect("a header");
+            String::from_utf8_lossy(&text[..len]).into_owned()
+        })
+    };
+    wait_for("headers are written", || headers().iter().all(|header| header.contains("path old/")));
+    // Until nothing is to be done for them.
+    std::thread::sleep(Duration::from_millis(1200));
+    fs::set_permissions(mount.path("old/changed"), fs::Permissions::from_mode(0o400)).expect("a file");
+    fs::rename(mount.path("old"), mount.path("new")).expect("a directory");
+    mount.stop();
+    let [changed, same] = headers();
+    assert!(changed.contains("mode 100400\n") && changed.ends_with("path new/changed"), "{changed}");
+    assert!(same.ends_with("path new/same"), "{same}");
 }

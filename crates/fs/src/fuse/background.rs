@@ -22,6 +22,8 @@ const IDLE_PERIOD: Duration = Duration::from_secs(1);
 const HEADER_PERIOD: Duration = Duration::from_secs(1);
 /// How long after a search for files of the region the next one may begin.
 const SCAN_PERIOD: Duration = Duration::from_secs(30);
+/// The longest time that the end of a mount waits for headers.
+const LAST_HEADERS_TIME: Duration = Duration::from_secs(5);
 /// Files that are evicted together, so that they are distributed well.
 const BATCH: usize = 64;
 /// Headers that are written at a time.
@@ -42,12 +44,15 @@ struct Worker<M> {
     marks: Watermarks,
     headers_due: Instant,
     scan_due: Instant,
+    /// Directories below which headers are old.
+    renamed: Vec<Ino>,
 }
 
 impl<M: Memory> Worker<M> {
     fn new(shared: Shared<M>, stopped: Receiver<()>) -> Self {
         let now = Instant::now();
-        Self { shared, stopped, marks: Watermarks::default(), headers_due: now, scan_due: now }
+        let (marks, renamed) = (Watermarks::default(), Vec::new());
+        Self { shared, stopped, marks, headers_due: now, scan_due: now, renamed }
     }
 
     fn is_stopped(&self) -> bool {
@@ -65,13 +70,22 @@ impl<M: Memory> Worker<M> {
             self.evict(0);
             self.promote();
             if self.headers_due <= Instant::now() {
-                self.renamed_directories();
+                self.renamed_directories(Self::is_stopped);
                 write_headers(&self.shared, HEADERS_MAX);
                 end_passthrough(&self.shared);
                 self.headers_due = Instant::now() + HEADER_PERIOD;
             }
         }
-        write_headers(&self.shared, HEADERS_MAX);
+        self.write_last_headers();
+    }
+
+    /// Writes the headers that are old when the mount ends: the next one does not know which are.
+    fn write_last_headers(&mut self) {
+        let until = Instant::now() + LAST_HEADERS_TIME;
+        self.renamed_directories(|_| Instant::now() >= until);
+        while Instant::now() < until && self.shared.read().has_stale_headers() {
+            write_headers(&self.shared, HEADERS_MAX);
+        }
     }
 
     /// Walks all inodes; files of the region become known to the policy.
@@ -158,28 +172,28 @@ impl<M: Memory> Worker<M> {
         }
     }
 
-    /// Notes the files in containers below renamed directories: their paths have changed.
-    fn renamed_directories(&self) {
+    /// Notes the files in containers below renamed directories: their paths have changed. What is left when
+    /// `is_over` says so is the next call's.
+    fn renamed_directories(&mut self, is_over: impl Fn(&Self) -> bool) {
         loop {
-            let renamed = self.shared.write().take_renamed();
-            let Some(directory) = renamed else { return };
-            let mut left = vec![directory];
-            while let Some(directory) = left.pop() {
-                if self.is_stopped() {
-                    return;
-                }
-                let fs = self.shared.read();
-                let mut moved = Vec::new();
-                for entry in fs.list(directory, 0, usize::MAX).unwrap_or_default() {
-                    match entry.kind {
-                        Kind::Directory => left.push(entry.ino),
-                        Kind::File => moved.push(entry.ino),
-                        _ => {}
-                    }
-                }
-                drop(fs);
-                self.shared.write().note_moved(&moved);
+            if self.renamed.is_empty() {
+                self.renamed.extend(self.shared.write().take_renamed());
             }
+            if self.renamed.is_empty() || is_over(self) {
+                return;
+            }
+            let Some(directory) = self.renamed.pop() else { return };
+            let fs = self.shared.read();
+            let mut moved = Vec::new();
+            for entry in fs.list(directory, 0, usize::MAX).unwrap_or_default() {
+                match entry.kind {
+                    Kind::Directory => self.renamed.push(entry.ino),
+                    Kind::File => moved.push(entry.ino),
+                    _ => {}
+                }
+            }
+            drop(fs);
+            self.shared.write().note_moved(&moved);
         }
     }
 }
