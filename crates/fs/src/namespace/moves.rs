@@ -7,6 +7,7 @@ use crate::layout::tier::{Container, TierNumber};
 use crate::layout::{Ino, PAGE_BYTES};
 use crate::nvm::Memory;
 use crate::tiers::{Container as Target, TierState};
+use std::io;
 use std::ops::Range;
 use weir_model::Bytes;
 
@@ -294,8 +295,15 @@ impl<M: Memory> FileSystem<M> {
         Err(Error::NoTier)
     }
 
+    /// Rejects a container that lacks bytes of its file: elsewhere, they would read as zeros.
+    fn reject_short(&self, inode: &Inode, container: Container) -> Result<()> {
+        let len = self.tiers.port.len(container).map_err(Error::Container)?;
+        if len < inode.size { Err(Error::Container(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
+    }
+
     fn copy_to_tier(&mut self, ino: Ino, from: Container, tier: TierNumber) -> Result<()> {
         let mut inode = self.file(ino)?;
+        self.reject_short(&inode, from)?;
         let container = self.new_container(tier)?;
         let mut offset = 0;
         while offset < inode.size {
@@ -403,6 +411,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     fn copy_to_region(&mut self, ino: Ino, inode: &mut Inode, container: Container) -> Result<()> {
+        self.reject_short(inode, container)?;
         let (size, chunk_bytes) = (inode.size, self.geometry().chunk_bytes);
         if size <= self.geometry().run_bytes_max() {
             self.grow_run(inode, size..size)?;

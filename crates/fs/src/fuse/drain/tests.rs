@@ -257,3 +257,17 @@ fn an_eviction_in_progress_does_not_outlive_the_removal() {
     verify(&fs, ino);
     assert!(containers.list(FIRST).expect("no failure").is_empty());
 }
+
+/// What it lacks would read as zeros elsewhere.
+#[test]
+fn a_file_whose_container_lacks_bytes_stays() {
+    let (mut fs, containers, files) = with_files(1);
+    let [(ino, container)] = files[..] else { panic!("one file") };
+    add_second(&mut fs);
+    fs.set_leaving(FIRST, true).expect("it exists");
+    let (worker, _stop) = worker(fs);
+    for len in [8999, 0] {
+        containers.set_len(container, len).expect("behind the server's back");
+        assert!(matches!(worker.move_out(ino, FIRST), Err(Error::Container(_))), "{len} bytes");
+    }
+}

@@ -35,3 +35,12 @@ fn a_sync_of_a_file_covers_what_the_kernel_wrote() {
     containers.fail_syncs();
     assert!(matches!(handler.sync_file(ino), Err(Error::Container(_))));
 }
+
+#[test]
+fn bytes_that_a_container_lacks_do_not_read_as_zeros() {
+    let (handler, containers, ino, container) = handler();
+    assert_eq!(handler.read(ino, 4000, &mut [0; 9000]).expect("it is whole"), 5000);
+    containers.set_len(container, 4096).expect("behind the server's back");
+    assert_eq!(handler.read(ino, 0, &mut [0; 4096]).expect("these are there"), 4096);
+    assert!(matches!(handler.read(ino, 4000, &mut [0; 9000]), Err(Error::Container(_))));
+}

@@ -169,6 +169,24 @@ fn only_garbage_is_swept() {
     assert_eq!(numbers(&containers), 2);
 }
 
+/// The durable inode refers to it until then.
+#[test]
+fn a_container_that_the_next_commit_removes_is_not_swept() {
+    let (mut fs, containers) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    fs.evict_now(ino).expect("a tier takes it");
+    fs.sync().expect("no failure");
+    // Its number is not one of this mount.
+    let mut fs = crate::testing::open(fs.into_memory(), &containers);
+    let Form::Container(container) = fs.inode(ino).expect("it exists").form else { panic!("it has moved") };
+    fs.promote(ino).expect("space");
+    let mut scan = Scan::default();
+    while fs.scan(&mut scan) {}
+    assert!(!fs.remove_garbage(container, &scan));
+    let fs = crate::testing::open(fs.store().memory().after_power_loss(|_| 0), &containers);
+    assert_eq!(read(&fs, ino).expect("it has its container"), contents(ino, 9000));
+}
+
 #[test]
 fn headers_have_the_path_of_the_file() {
     let (mut fs, _) = file_system();
@@ -199,4 +217,65 @@ fn headers_have_the_path_of_the_file() {
         (fs.take_stale_headers(10), fs.header(ino).expect("it").path),
         (vec![ino], b"other/new".to_vec())
     );
+    fs.link(ino, Ino::ROOT, b"second", NOW).expect("space");
+    fs.unlink(directory, b"new", NOW).expect("it has another name");
+    assert_eq!(fs.take_stale_headers(10), [ino]);
+    assert_eq!(fs.header(ino).expect("it").path, b"second");
+}
+
+/// It has been made smaller, and the container has not yet: no hole or data is beyond its end.
+#[test]
+fn a_file_ends_where_its_container_goes_on() {
+    use crate::tiers::Seek;
+    let (mut fs, _) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    fs.evict_now(ino).expect("a tier takes it");
+    fs.sync().expect("no failure");
+    fs.truncate(ino, 5000, NOW).expect("a file");
+    assert_eq!(fs.seek(ino, 100, Seek::Hole).expect("the end is one"), 5000);
+    fs.allocate(ino, 4000..5000, crate::namespace::Allocate::PunchHole, NOW).expect("a file");
+    assert!(matches!(fs.seek(ino, 4000, Seek::Data), Err(Error::NoSuchOffset)));
+    let Form::Container(container) = fs.inode(ino).expect("it exists").form else { panic!("it has moved") };
+    let containers = fs.containers();
+    assert_eq!(containers.len(container).expect("it exists"), 9000, "the durable size needs it");
+    fs.sync().expect("no failure");
+    assert_eq!(containers.len(container).expect("it exists"), 5000);
+}
+
+/// What it lacks would read as zeros elsewhere.
+#[test]
+fn a_file_whose_container_lacks_bytes_stays_there() {
+    let (mut fs, _) = file_system();
+    for (name, bytes) in [("small", 9000), ("large", 200_000)] {
+        let ino = file(&mut fs, name, bytes);
+        fs.evict_now(ino).expect("a tier takes it");
+        fs.sync().expect("no failure");
+        let form = fs.inode(ino).expect("it exists").form;
+        let Form::Container(container) = form else { panic!("it was evicted") };
+        for len in [0, 1 << 16, bytes - 1].into_iter().filter(|len| *len < bytes).rev() {
+            fs.containers().set_len(container, len).expect("it exists");
+            assert!(matches!(fs.promote(ino), Err(Error::Container(_))), "{name}, {len} bytes");
+            assert!(matches!(fs.move_out(ino), Err(Error::Container(_))), "{name}, {len} bytes");
+            assert_eq!(fs.inode(ino).expect("it exists").form, form, "{name}, {len} bytes");
+        }
+    }
+}
+
+#[test]
+fn files_of_the_region_are_known_after_a_mount_and_a_promotion() {
+    let (mut fs, containers) = file_system();
+    let files = ["one", "two"].map(|name| file(&mut fs, name, 9000));
+    fs.evict_now(files[1]).expect("a tier takes it");
+    fs.sync().expect("no failure");
+    let victims = |fs: &mut Fs| {
+        let mut victims: Vec<_> = fs.take_victims(u64::MAX, 10).into_iter().map(|(ino, _)| ino).collect();
+        victims.sort_unstable();
+        victims
+    };
+    let mut fs = crate::testing::open(fs.into_memory(), &containers);
+    let mut scan = Scan::default();
+    while fs.scan(&mut scan) {}
+    assert_eq!(victims(&mut fs), [files[0]]);
+    fs.promote(files[1]).expect("space");
+    assert_eq!(victims(&mut fs), [files[1]]);
 }
