@@ -368,25 +368,4 @@ fn find_run(bits: &Bits, pages: u32, count: u32) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::testing::{NOW, file, file_system};
-
-    #[test]
-    fn space_that_is_quarantined_counts_once() {
-        let (mut fs, _) = file_system(&[]);
-        let (chunk_pages, run) = {
-            let geometry = fs.superblock().geometry;
-            (geometry.chunk_pages(), geometry.run_bytes_max())
-        };
-        // Two runs do not fit into the chunk that has the root's page, so the second is alone in one. It
-        // becomes a chunk of the file, which a page lists.
-        file(&mut fs, "first", run);
-        let before = fs.usage().free_pages;
-        let second = file(&mut fs, "second", run);
-        fs.write(second, run, &[1], NOW).expect("space");
-        for when in ["before the commit", "after it"] {
-            assert_eq!(fs.usage().free_pages, before - chunk_pages - 1, "{when}");
-            fs.sync().expect("no failure");
-        }
-    }
-}
+mod tests;

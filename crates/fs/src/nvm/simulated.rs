@@ -243,6 +243,18 @@ mod tests {
     }
 
     #[test]
+    fn a_flush_covers_the_lines_of_its_range_alone() {
+        for (granule, unit) in [(Granule::Word, 64), (Granule::Sector, 4096)] {
+            let mut memory = Simulated::new(5 * unit, granule);
+            (0..5).for_each(|number| memory.store(number * unit + unit / 2, &[7]));
+            memory.flush(unit + unit / 2, unit);
+            memory.fence().expect("no failure");
+            let durable = |number| first_and_last(&memory, number * unit + unit / 2).0 == 7;
+            assert_eq!([0, 1, 2, 3, 4].map(durable), [false, true, true, false, false], "{granule:?}");
+        }
+    }
+
+    #[test]
     fn granules_survive_independently() {
         let mut memory = Simulated::new(8192, Granule::Sector);
         memory.store(500, &[1; 24]);

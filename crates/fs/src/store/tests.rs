@@ -64,6 +64,21 @@ fn aborted_changes_are_gone() {
     assert_eq!(out[..], [[1; 100].as_slice(), &[0; 60]].concat());
 }
 
+/// A group may fill the whole log, but nothing beyond it.
+#[test]
+fn the_largest_group_survives() {
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    let lines = store.group_lines_max() as u64;
+    let first = (LOG_AT + LOG_BYTES) / 64;
+    store.memory.store(LOG_AT + LOG_BYTES, &[5]);
+    (0..lines).for_each(|line| store.stage((first + 1 + line) * 64, &[7]));
+    store.commit().expect("no failure");
+    // Of what was written after the log, nothing survives.
+    let after = open(store.memory.after_power_loss(|_| 0));
+    assert!((0..lines).all(|line| after.bytes::<1>((first + 1 + line) * 64) == [7]));
+    assert_eq!(store.bytes::<1>(LOG_AT + LOG_BYTES), [5]);
+}
+
 #[test]
 fn a_failed_flush_ends_all_commits() {
     let mut store = open(Simulated::new(SIZE, Granule::Word));

@@ -414,6 +414,18 @@ mod tests {
     }
 
     #[test]
+    fn sectors_survive_independently() {
+        let containers = SimulatedContainers::default();
+        containers.create(ONE).expect("no failure");
+        containers.write(ONE, 0, &[1; 2 * SECTOR_BYTES]).expect("no failure");
+        containers.sync(ONE).expect("no failure");
+        containers.write(ONE, 0, &[2; 2 * SECTOR_BYTES]).expect("no failure");
+        let found: Vec<_> = outcomes(&containers).into_iter().flatten().collect();
+        let sectors: Vec<_> = found.iter().map(|bytes| (bytes[0], bytes[SECTOR_BYTES])).collect();
+        assert_eq!(sectors, [(1, 1), (1, 2), (2, 1), (2, 2)]);
+    }
+
+    #[test]
     fn a_power_loss_before_a_change_is_possible_until_the_next_event() {
         let containers = SimulatedContainers::default();
         containers.remember_states();
