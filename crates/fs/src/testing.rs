@@ -17,6 +17,10 @@ pub(crate) fn superblock() -> Superblock {
     Superblock { geometry, uuid: [1; 16], hash_key: [2; 16], has_tiers: true }
 }
 
+/// A file to create.
+pub(crate) const NEW: New<'static> =
+    New { kind: Kind::File, permissions: 0o644, uid: 0, gid: 0, device: 0, target: &[], attributes: &[] };
+
 /// Returns a new file system with tiers of these classes.
 pub(crate) fn file_system(classes: &[Class]) -> (Fs, SimulatedContainers) {
     let tier = |class: &Class| Tier::new(*class, class.name().into(), [3; 16]);
@@ -34,9 +38,7 @@ pub(crate) fn open(memory: Simulated, containers: &SimulatedContainers) -> Fs {
 
 /// Creates a file with [`contents`].
 pub(crate) fn file(fs: &mut Fs, name: &str, bytes: u64) -> Ino {
-    let new =
-        New { kind: Kind::File, permissions: 0o644, uid: 0, gid: 0, device: 0, target: &[], attributes: &[] };
-    let (ino, _) = fs.create_file(Ino::ROOT, name.as_bytes(), &new, NOW).expect("a new file");
+    let (ino, _) = fs.create_file(Ino::ROOT, name.as_bytes(), &NEW, NOW).expect("a new file");
     fs.write(ino, 0, &contents(ino, bytes), NOW).expect("space");
     ino
 }

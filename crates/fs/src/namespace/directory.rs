@@ -337,6 +337,9 @@ fn records(page: Page, bytes: &Bytes) -> Result<Vec<dirent::Record<'_>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::inode::Kind;
+    use crate::namespace::{New, RenameHow};
+    use crate::testing::{NOW, file, file_system};
 
     /// Each bucket has the positions of one range, and the ranges of all buckets cover all positions.
     #[test]
@@ -365,5 +368,48 @@ mod tests {
                 assert!(before == after || (before, after) == (old, new), "{new}: {before} {after}");
             }
         }
+    }
+
+    /// Also the pages beyond the first ones of its buckets.
+    #[test]
+    fn a_removed_directory_leaves_no_page() {
+        let (mut fs, _) = file_system(&[]);
+        let linked = file(&mut fs, "file", 10);
+        let before = fs.usage().free_pages;
+        let new = New { kind: Kind::Directory, permissions: 0o755, ..crate::testing::NEW };
+        let (ino, _) = fs.create_file(Ino::ROOT, b"directory", &new, NOW).expect("space");
+        let names: Vec<_> = (0..300).map(|number| format!("{number:0>255}").into_bytes()).collect();
+        for name in &names {
+            fs.link(linked, ino, name, NOW).expect("space");
+        }
+        let directory = fs.inode(ino).expect("it exists");
+        let page = |bucket| fs.bucket_page(&directory, bucket).expect("it is mapped");
+        let pages: usize =
+            (0..directory.buckets).map(|bucket| fs.chain(page(bucket)).expect("sound").len()).sum();
+        assert!(pages > directory.buckets as usize, "some buckets have several pages");
+        names.iter().for_each(|name| fs.unlink(ino, name, NOW).expect("it exists"));
+        fs.remove_directory(Ino::ROOT, b"directory", NOW).expect("it is empty");
+        fs.sync().expect("no failure");
+        assert_eq!(fs.usage().free_pages, before);
+        assert!(crate::check::check(&fs).is_clean());
+    }
+
+    #[test]
+    fn nothing_comes_to_a_removed_directory() {
+        let (mut fs, _) = file_system(&[]);
+        let new = New { kind: Kind::Directory, permissions: 0o755, ..crate::testing::NEW };
+        let (ino, _) = fs.create_file(Ino::ROOT, b"directory", &new, NOW).expect("space");
+        let other = file(&mut fs, "file", 10);
+        fs.refer(ino);
+        fs.remove_directory(Ino::ROOT, b"directory", NOW).expect("it is empty");
+        let to = (ino, &b"file"[..]);
+        let renamed = fs.rename((Ino::ROOT, b"file"), to, RenameHow::Replace, NOW);
+        assert!(matches!(renamed, Err(Error::NotFound)));
+        assert!(matches!(fs.link(other, ino, b"file", NOW), Err(Error::NotFound)));
+        assert!(matches!(fs.create_file(ino, b"file", &new, NOW), Err(Error::NotFound)));
+        // A removed file gets no name either.
+        fs.refer(other);
+        fs.unlink(Ino::ROOT, b"file", NOW).expect("it exists");
+        assert!(matches!(fs.link(other, Ino::ROOT, b"file", NOW), Err(Error::NotFound)));
     }
 }

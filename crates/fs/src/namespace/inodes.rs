@@ -444,3 +444,6 @@ impl<M: Memory> FileSystem<M> {
         self.store_attributes(inode, &[])
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -126,6 +126,8 @@ fn files_of_a_lost_tier_stay_and_cannot_be_read() {
     add(&mut fs, 7);
     let files: Vec<_> = (0..3).map(|number| file(&mut fs, &format!("file-{number}"), 9000)).collect();
     files[..2].iter().for_each(|ino| fs.evict_now(*ino).expect("the tier takes it"));
+    // Of one of them, size and times were those of its container.
+    fs.prepare_passthrough(files[0], true).expect("usable");
     fs.sync().expect("no failure");
     containers.set_gone(Some(FIRST));
     fs.set_leaving(FIRST, true).expect("it exists");
@@ -145,6 +147,7 @@ fn files_of_a_lost_tier_stay_and_cannot_be_read() {
     for ino in &files[..2] {
         let error = fs.read(*ino, 0, &mut [0; 10]).expect_err("its data is lost");
         assert_eq!((error.errno(), fs.inode(*ino).expect("it exists").size), (libc::EIO, 9000));
+        assert!(!fs.inode(*ino).expect("it exists").is_passthrough);
         assert_eq!(fs.write(*ino, 0, b"new", NOW).expect_err("its data is lost").errno(), libc::EIO);
         assert_eq!(fs.promote(*ino).expect_err("its data is lost").errno(), libc::EIO);
         fs.inode(*ino).expect("it exists");
