@@ -167,3 +167,6 @@ fn repair_log<M: Memory>(mut memory: M, geometry: &Geometry, outcome: &mut Outco
 fn file(ino: Ino) -> String {
     if ino == Ino::ROOT { "the root directory".to_owned() } else { format!("inode {}", ino.0) }
 }
+
+#[cfg(test)]
+mod tests;

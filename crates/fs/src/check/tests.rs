@@ -121,8 +121,39 @@ fn damaged_tables_are_found() {
         let at = fs.superblock().geometry.chunk_at(chunk);
         fs.store_mut().stage(at, &[0x0f]);
     });
+    finds("has neither a name nor its bit, but a mode", |fs| {
+        let free = fs.superblock().geometry.ino_of(0, 200);
+        assert!(fs.inode(free).is_err());
+        let at = inode_at(fs, free);
+        fs.store_mut().stage(at, &Kind::File.mode_bits().to_le_bytes());
+    });
+    // The chunk that nobody has any more is free, so that nothing else is wrong.
+    finds("belongs to several", |fs| {
+        use crate::layout::chunk::{Entry, Use};
+        let (_, inode) = fs.lookup(Ino::ROOT, b"file").expect("it");
+        let Form::Tree { root, height: 1 } = inode.form else { panic!("a file with two chunks") };
+        let [lost, shared] = [0, 4].map(|at| Chunk(fs.store().load_u32(root.address() + at)));
+        fs.store_mut().stage(root.address(), &shared.0.to_le_bytes());
+        let at = fs.superblock().geometry.entry_at(lost);
+        let free = Entry { usage: Use::Free, wear: 1, owner: 0, index: 0, free_inodes: 0 };
+        fs.store_mut().stage(at, &free.encode());
+    });
     finds("the list of null files has", |fs| {
         fs.store_mut().stage(Geometry::ROOTS_AT + 8, &[0; 8]);
+    });
+    finds("is on the list of orphans, but is none", |fs| {
+        let mut removed = Vec::new();
+        for name in [b"one", b"two"] {
+            let (ino, _) =
+                fs.create_file(Ino::ROOT, name, &crate::testing::NEW, Time::default()).expect("space");
+            fs.refer(ino);
+            fs.unlink(Ino::ROOT, name, Time::default()).expect("it");
+            removed.push(ino);
+        }
+        assert_eq!(check(fs).findings, [""; 0]);
+        // The later one is first; freeing it would not change what the list begins with.
+        let (at, inode) = (inode_at(fs, removed[1]), fs.inode(removed[1]).expect("it is open"));
+        fs.store_mut().stage(at, &Inode { previous: Some(removed[0]), ..inode }.encode());
     });
 }
 
