@@ -149,6 +149,7 @@ pub fn regions(markers: &[Marker]) -> BTreeSet<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tiers::{Class, Container, ContainerFiles, Containers as _, Tier};
 
     #[test]
     fn paths_that_lead_out_of_the_target_are_not_used() {
@@ -156,5 +157,28 @@ mod tests {
         for path in [&b""[..], b"/etc/passwd", b"../x", b"a/../../x", b"."] {
             assert_eq!(usable_path(path), None, "{path:?}");
         }
+    }
+
+    /// Bytes beyond the size are undefined, and a change of the owner takes the set-user-id bit away.
+    #[test]
+    fn a_file_gets_its_size_and_all_permissions() {
+        let (folder, target) = (tempfile::tempdir(), tempfile::tempdir());
+        let (folder, target) = (folder.expect("a directory"), target.expect("a directory"));
+        let tiers = [Tier::new(Class::Disk, folder.path().to_owned(), [7; 16])];
+        ContainerFiles::create(&tiers, [1; 16]).expect("an empty directory");
+        let containers = ContainerFiles::open(&tiers, [1; 16], true, |_| false).expect("it is prepared");
+        let container = Container { tier: TierNumber(0), number: 1 };
+        containers.create(container).expect("created");
+        containers.write(container, 0, b"contents, and an old end").expect("written");
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let (mode, path) = (libc::S_IFREG | 0o4751, b"program".to_vec());
+        let header = Header { mode, uid, gid, size: Some(8), path, ..Header::default() };
+        containers.set_header(container, &header).expect("set");
+        let mut rescued = Rescued::default();
+        rescue(folder.path(), target.path(), &mut rescued).expect("a tier");
+        assert_eq!((rescued.files, rescued.bytes, rescued.problems), (1, 8, Vec::new()));
+        let path = target.path().join("program");
+        assert_eq!(std::fs::read(&path).expect("restored"), b"contents");
+        assert_eq!(path.metadata().expect("restored").mode() & 0o7777, 0o4751);
     }
 }

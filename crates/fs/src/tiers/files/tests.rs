@@ -45,6 +45,8 @@ fn containers_are_files_with_the_contents_from_their_beginning() {
     containers.punch(ONE, 5..100).expect("zeroed");
     containers.set_len(ONE, 9).expect("longer");
     assert_eq!(std::fs::read(&path).expect("a file"), b"\0\0\0\0t\0\0\0\0");
+    containers.allocate(ONE, 0..100_000).expect("space");
+    assert!(std::fs::metadata(&path).expect("a file").blocks() * BLOCK_BYTES >= 100_000);
     containers.sync(ONE).expect("durable");
     assert_eq!((containers.len(ONE).expect("it"), containers.list(ONE.tier).expect("one")), (9, vec![257]));
     assert!(containers.list(TierNumber(0)).expect("none").is_empty());
@@ -52,6 +54,7 @@ fn containers_are_files_with_the_contents_from_their_beginning() {
     containers.create(ONE).expect("created");
     assert_eq!(containers.len(ONE).expect("it"), 0);
     containers.remove(ONE).expect("removed");
+    assert!(lock(&containers.open).is_empty(), "the space of an open file is not free");
     assert!(containers.len(ONE).is_err() && !path.exists());
     assert!(containers.work(ONE.tier).busy_seconds > 0.0);
     assert!(containers.space(ONE.tier).expect("space").total_bytes > 0);
@@ -101,7 +104,11 @@ fn headers_are_kept_where_they_fit() {
     let sidecar = sidecar_path(&sample.tiers[1].path, ONE.number);
     assert!(!sidecar.exists());
     std::fs::write(&sidecar, long.encode()).expect("written");
-    assert_eq!(containers.header(ONE).expect("it"), Some(long));
+    assert_eq!(containers.header(ONE).expect("it"), Some(long.clone()));
+    // An old one beside the attribute would count before it.
+    containers.set_header(ONE, &header).expect("set");
+    assert_eq!(containers.header(ONE).expect("it"), Some(header));
+    std::fs::write(&sidecar, long.encode()).expect("written");
     containers.remove(ONE).expect("removed");
     assert!(!sidecar.exists());
 }
@@ -205,6 +212,20 @@ fn containers_with_changes_stay_open() {
     }
     let open = lock(&files.open);
     assert!(open.len() <= OPEN_MAX && open.get(&number(0)).is_some_and(|open| open.is_dirty));
+}
+
+/// The kernel tells of a failure once; what it had to write may be lost.
+#[test]
+fn a_sync_that_has_failed_fails_again() {
+    let sample = sample();
+    let files = sample.open().expect("both directories");
+    files.create(ONE).expect("created");
+    files.write(ONE, 0, b"text").expect("space");
+    let set = |file| std::mem::replace(&mut lock(&files.open).get_mut(&ONE).expect("open").file, file);
+    let file = set(Arc::new(File::open("/dev/null").expect("a device, which has no sync")));
+    assert!(files.sync(ONE).is_err());
+    set(file);
+    assert!(files.sync(ONE).is_err());
 }
 
 #[test]
