@@ -4,6 +4,8 @@
 mod mounted;
 
 use mounted::{Mount, errno, serve_in_process};
+use rustix::fs::{Gid, Uid, XattrFlags};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -63,6 +65,7 @@ fn contents_holes_and_times() {
     assert_eq!(seek(0, libc::SEEK_HOLE), Ok(0));
     assert_eq!(seek(5 << 30, libc::SEEK_HOLE), Ok((5 << 30) + 3));
     assert_eq!(seek((5 << 30) + 3, libc::SEEK_DATA), Err(libc::ENXIO));
+    assert_eq!(seek((5 << 30) + 3, libc::SEEK_HOLE), Err(libc::ENXIO), "the file ends there");
     sparse.set_len(7).expect("a file");
     sparse.set_len(5 << 30).expect("a file");
     let mut zeros = [1; 100];
@@ -133,6 +136,187 @@ fn permissions_are_checked_and_privileges_end() {
     ";
     mount.script(&["setfacl", "setpriv", "setfattr"], script);
     fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o644)).expect("a file");
+}
+
+#[test]
+fn reads_update_times() {
+    let Some(mut mount) = Mount::new(64 << 20) else { return };
+    let path = mount.path("file");
+    fs::write(&path, b"text").expect("space");
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let times = fs::FileTimes::new().set_accessed(long_ago).set_modified(long_ago);
+    file(&path).set_times(times).expect("a file");
+    // The kernel has no pages of it then.
+    mount.remount();
+    let accessed = || fs::metadata(&path).expect("it").accessed().expect("a time");
+    assert_eq!(accessed(), long_ago);
+    assert_eq!(fs::read(&path).expect("it"), b"text");
+    let read = accessed();
+    assert!(read > long_ago);
+    mount.remount();
+    assert_eq!(accessed(), read);
+}
+
+/// Runs a part of a test with the rights of another user.
+fn as_user<T: Send>(number: u32, run: impl FnOnce() -> T + Send) -> T {
+    let (user, group) = (Uid::from_raw(number), Gid::from_raw(number));
+    let run = move || {
+        set_thread_groups(&[]).expect("root may");
+        set_thread_res_gid(group, group, group).expect("root may");
+        set_thread_res_uid(user, user, user).expect("root may");
+        run()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
+}
+
+const ACCESS: &str = "system.posix_acl_access";
+
+/// Returns a list in the kernel's form: permissions of owner, user 2, group, mask and others.
+fn list([owner, user, group, mask, others]: [u8; 5]) -> Vec<u8> {
+    let entry =
+        |tag: u8, permissions: u8, id: u32| [&[tag, 0, permissions, 0][..], &id.to_le_bytes()].concat();
+    let (none, user_2) = (u32::MAX, entry(2, user, 2));
+    let (owner, group) = (entry(1, owner, none), entry(4, group, none));
+    [vec![2, 0, 0, 0], owner, user_2, group, entry(0x10, mask, none), entry(0x20, others, none)].concat()
+}
+
+fn attribute(file: &File, name: &str) -> Result<Vec<u8>, i32> {
+    let mut value = vec![0; 4096];
+    let len = rustix::fs::fgetxattr(file, name, &mut value[..]).map_err(|error| error.raw_os_error())?;
+    value.truncate(len);
+    Ok(value)
+}
+
+#[test]
+fn access_lists_and_permissions_agree() {
+    let Some(mount) = Mount::new(64 << 20) else { return };
+    let set = |file: &File, name: &str, list: &[u8]| {
+        rustix::fs::fsetxattr(file, name, list, XattrFlags::empty()).expect("a list");
+    };
+    let mode = |file: &File| file.metadata().expect("it").mode() & 0o7777;
+    let shared = file(&mount.path("shared"));
+    shared.set_permissions(fs::Permissions::from_mode(0o640)).expect("a file");
+    set(&shared, ACCESS, &list([6, 6, 4, 6, 0]));
+    assert_eq!(mode(&shared), 0o660, "the group's permissions are the mask");
+    shared.set_permissions(fs::Permissions::from_mode(0o600)).expect("a file");
+    assert_eq!(attribute(&shared, ACCESS), Ok(list([6, 6, 4, 0, 0])), "nobody else may read it");
+    // An owner outside of the group loses the set-group-id bit; root does not.
+    for (user, expected) in [(0, 0o2755), (1, 0o755)] {
+        let program = file(&mount.path("program"));
+        std::os::unix::fs::fchown(&program, Some(1), Some(5)).expect("root may");
+        program.set_permissions(fs::Permissions::from_mode(0o2700)).expect("a file");
+        as_user(user, || set(&program, ACCESS, &list([7, 5, 5, 5, 5])));
+        assert_eq!(mode(&program), expected, "user {user}");
+    }
+    fs::create_dir(mount.path("d")).expect("a directory");
+    let directory = File::open(mount.path("d")).expect("it");
+    set(&directory, "system.posix_acl_default", &list([7, 7, 5, 7, 0]));
+    let inherits = file(&mount.path("d/file"));
+    assert_eq!(attribute(&inherits, ACCESS), Ok(list([6, 7, 5, 6, 0])));
+    fs::create_dir(mount.path("d/e")).expect("a directory");
+    let below = File::open(mount.path("d/e")).expect("it");
+    assert_eq!(attribute(&below, "system.posix_acl_default"), Ok(list([7, 7, 5, 7, 0])));
+}
+
+#[test]
+fn other_users_see_no_trusted_attributes() {
+    let Some(mount) = Mount::new(64 << 20) else { return };
+    let file = file(&mount.path("file"));
+    for name in ["trusted.a", "user.b"] {
+        rustix::fs::fsetxattr(&file, name, b"value", XattrFlags::empty()).expect("space");
+    }
+    let names = || {
+        let mut names = vec![0; 4096];
+        let len = rustix::fs::flistxattr(&file, &mut names[..]).expect("a file");
+        String::from_utf8_lossy(&names[..len]).into_owned()
+    };
+    assert_eq!((names(), as_user(1, names)), ("trusted.a\0user.b\0".to_owned(), "user.b\0".to_owned()));
+}
+
+/// A change of a file.
+type AnyChange<'a> = dyn Fn(&File) + Sync + 'a;
+
+/// Whoever changes a program takes away what it may do more than others.
+#[test]
+fn privileges_end_with_each_change_of_contents() {
+    let Some(mount) = Mount::new(64 << 20) else { return };
+    let source = file(&mount.path("source"));
+    source.write_all_at(b"source", 0).expect("space");
+    let copy = |program: &File| {
+        assert_eq!(rustix::fs::copy_file_range(&source, Some(&mut 0), program, None, 6), Ok(6));
+    };
+    let allocate = |program: &File| {
+        rustix::fs::fallocate(program, rustix::fs::FallocateFlags::empty(), 0, 9000).expect("space");
+    };
+    let write = |program: &File| program.write_all_at(b"x", 0).expect("space");
+    let changes: [(&str, &AnyChange<'_>); 3] = [("copy", &copy), ("allocate", &allocate), ("write", &write)];
+    for (name, change) in changes {
+        let program = file(&mount.path(name));
+        program.set_permissions(fs::Permissions::from_mode(0o6777)).expect("a file");
+        as_user(1, || change(&program));
+        assert_eq!(fs::metadata(mount.path(name)).expect("it").mode() & 0o7777, 0o777, "{name}");
+    }
+}
+
+/// The capabilities of a program are not those of what is written in its place.
+#[test]
+fn capabilities_end_with_a_change() {
+    const CAPABILITY: &str = "security.capability";
+    let Some(mount) = Mount::new(64 << 20) else { return };
+    let value = [&[0, 0, 0, 2, 0, 0x20][..], &[0; 14]].concat();
+    let changes: [(&str, &AnyChange<'_>); 3] = [
+        ("write", &|file| file.write_all_at(b"x", 0).expect("space")),
+        ("truncate", &|file| file.set_len(1).expect("a file")),
+        ("chown", &|file| std::os::unix::fs::fchown(file, Some(1), None).expect("root may")),
+    ];
+    for (name, change) in changes {
+        let program = file(&mount.path(name));
+        program.write_all_at(b"program", 0).expect("space");
+        rustix::fs::fsetxattr(&program, CAPABILITY, &value, XattrFlags::empty()).expect("root may");
+        assert_eq!(attribute(&program, CAPABILITY), Ok(value.clone()));
+        change(&program);
+        assert_eq!(attribute(&program, CAPABILITY), Err(libc::ENODATA), "{name}");
+    }
+}
+
+/// A listing with attributes is a reference to each file, but none to the directory itself.
+#[test]
+fn listed_files_live_as_long_as_they_are_open() {
+    let Some(mut mount) = Mount::new(64 << 20) else { return };
+    fs::create_dir(mount.path("d")).expect("a directory");
+    fs::write(mount.path("d/file"), b"still here").expect("a file");
+    // The kernel knows names by the listing alone.
+    mount.remount();
+    let inodes = || {
+        let found = rustix::fs::statvfs(mount.path("")).expect("it");
+        found.f_files - found.f_ffree
+    };
+    let list = |name: &str| {
+        let entries = rustix::fs::Dir::read_from(File::open(mount.path(name)).expect("it")).expect("it");
+        let entry = |entry: rustix::fs::DirEntry| {
+            (entry.file_name().to_str().expect("UTF-8").to_owned(), entry.ino())
+        };
+        entries.map(|found| entry(found.expect("an entry"))).collect::<Vec<_>>()
+    };
+    let ino = |name: &str| fs::metadata(mount.path(name)).expect("it").ino();
+    let before = inodes();
+    let listed = list("d");
+    let expected = [(".", ino("d")), ("..", ino("")), ("file", ino("d/file"))];
+    assert_eq!(listed, expected.map(|(name, ino)| (name.to_owned(), ino)));
+    let mut file = File::open(mount.path("d/file")).expect("it");
+    fs::remove_file(mount.path("d/file")).expect("it");
+    let mut text = String::new();
+    file.read_to_string(&mut text).expect("it is open");
+    assert_eq!(text, "still here");
+    drop(file);
+    list("d");
+    fs::remove_dir(mount.path("d")).expect("it is empty");
+    // The kernel tells a moment later that it has forgotten both.
+    let are_freed = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        inodes() == before - 2
+    });
+    assert!(are_freed, "{} inodes, {before} before", inodes());
 }
 
 #[test]

@@ -253,6 +253,36 @@ fn a_file_without_a_name_lives_as_long_as_it_is_open() {
     mount.remount();
 }
 
+/// The kernel keeps attributes for long, but not those of a file that it may write.
+#[test]
+fn attributes_are_asked_for_again_after_an_opening() {
+    let Some(mount) = mount() else { return };
+    let path = evicted(&mount, "file");
+    assert_eq!(fs::metadata(&path).expect("it").len(), LEN as u64);
+    let file = writer(&path);
+    // Behind the kernel's back, as by a mapping.
+    let below = OpenOptions::new().append(true).open(container(&path));
+    below.expect("a container").write_all(b"end").expect("space");
+    assert_eq!(fs::metadata(&path).expect("it").len(), LEN as u64 + 3);
+    drop(file);
+}
+
+/// The server reads and writes it until it is closed, also if it moves to a container meanwhile.
+#[test]
+fn a_new_file_that_moves_is_opened_again() {
+    let Some(mount) = mount() else { return };
+    let path = mount.path("file");
+    let mut first = File::create(&path).expect("space");
+    first.write_all(&[7; LEN]).expect("space");
+    command(&path, "weir.evict").expect("it is moved");
+    assert_eq!(form(&path), "container");
+    let mut bytes = Vec::new();
+    File::open(&path).expect("it is open").read_to_end(&mut bytes).expect("a read");
+    assert!(bytes == [7; LEN]);
+    assert_eq!(status(&mount).passthrough_files, 0);
+    drop((first, bytes));
+}
+
 #[test]
 fn privileges_end_with_a_write() {
     let Some(mount) = mount() else { return };
