@@ -23,6 +23,8 @@ pub(super) struct Explanations {
     seed: u64,
     parameters: BTreeMap<String, String>,
     causes: Vec<Explanation>,
+    /// Remarks on the experiments, a sentence each.
+    notes: Vec<String>,
 }
 
 /// What a change showed.
@@ -144,7 +146,9 @@ pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Expla
         });
     }
     let values = publication.parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
-    Ok(Explanations { name: reproduction.name, seed: args.seed, parameters: values.collect(), causes })
+    let parameters = values.collect();
+    let notes = (reproduction.notes)(&setting);
+    Ok(Explanations { name: reproduction.name, seed: args.seed, parameters, causes, notes })
 }
 
 /// Returns a cause with the rows that `--only` selects; `None` if there are none.
@@ -198,6 +202,9 @@ impl Explanations {
         if self.causes.is_empty() {
             text += "\nNone is declared.\n";
         }
+        for note in &self.notes {
+            text += &format!("\nnote: {note}\n");
+        }
         for Explanation { cause, rows } in &self.causes {
             text += &format!("\n{}\n", cause.what);
             for (name, value) in &cause.change {
@@ -213,7 +220,7 @@ impl Explanations {
     /// Returns the part of the document that `--json` prints.
     pub(super) fn document(&self) -> CausesPart<'_> {
         let causes = self.causes.iter().map(CausePart::from).collect();
-        CausesPart { reproduction: self.name, seed: self.seed, causes }
+        CausesPart { reproduction: self.name, seed: self.seed, notes: &self.notes, causes }
     }
 }
 
@@ -244,6 +251,8 @@ pub(crate) struct CausesPart<'a> {
     reproduction: &'static str,
     /// The random seed.
     seed: u64,
+    /// Remarks on the experiments, a sentence each.
+    notes: &'a [String],
     /// The changes.
     causes: Vec<CausePart<'a>>,
 }
