@@ -13,9 +13,9 @@ use crate::nvm::Memory;
 use crate::report::{Command, LimitChange, QuotaPage, TierCommand};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -474,6 +474,21 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         let ended = self.end_privileges(&mut fs, ino(number), request.uid() != 0);
         let result = ended.and_then(|()| fs.allocate(ino(number), offset..end, how, now()));
         answer!(reply, result, () => reply.ok());
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        // Programs ask whether a file is a terminal. By default, fuser warns of each.
+        reply.error(Errno::ENOTTY);
     }
 
     fn lseek(
