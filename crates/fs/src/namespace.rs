@@ -25,7 +25,7 @@ pub(crate) mod tree;
 mod unnamed;
 
 pub use crate::tiers::Seek;
-pub use attributes::SetAttribute;
+pub use attributes::{ACCESS_LIST, SetAttribute};
 pub(crate) use attributes::{decode as decode_attributes, encode as encode_attributes};
 pub use explain::{Located, Location};
 pub use inodes::{Change, SetTime};

@@ -266,4 +266,12 @@ fn headers_are_current_after_an_unmount() {
     let [changed, same] = headers();
     assert!(changed.contains("mode 100400\n") && changed.ends_with("path new/changed"), "{changed}");
     assert!(same.ends_with("path new/same"), "{same}");
+
+    // After a crash, nothing says which are old.
+    let old = changed.replace("mode 100400", "mode 100644");
+    rustix::fs::setxattr(&files[0], "user.weir.file", old.as_bytes(), XattrFlags::REPLACE).expect("a header");
+    mount.start();
+    wait_for("the header is compared", || headers()[0] == changed);
+    mount.stop();
+    assert_eq!(headers(), [changed, same]);
 }

@@ -5,8 +5,7 @@
 
 use crate::namespace::encode_attributes;
 
-/// Attribute with the list that decides about accesses.
-pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
+pub(super) use crate::namespace::ACCESS_LIST as ACCESS;
 /// Attribute with the list that new files in a directory inherit.
 pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
 

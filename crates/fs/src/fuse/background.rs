@@ -66,6 +66,8 @@ impl<M: Memory> Worker<M> {
             }
         }
         self.sweep();
+        // A crash leaves headers old, and nothing says which: all are compared.
+        self.renamed.push(Ino::ROOT);
         while matches!(self.stopped.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout)) {
             self.evict(0);
             self.promote();
@@ -79,7 +81,7 @@ impl<M: Memory> Worker<M> {
         self.write_last_headers();
     }
 
-    /// Writes the headers that are old when the mount ends: the next one does not know which are.
+    /// Writes the headers that are old when the mount ends: there may be no next one that compares them.
     fn write_last_headers(&mut self) {
         let until = Instant::now() + LAST_HEADERS_TIME;
         self.renamed_directories(|_| Instant::now() >= until);
@@ -256,11 +258,15 @@ fn copy<M: Memory>(shared: &Shared<M>, eviction: &Eviction) -> Result<()> {
 /// # Errors
 /// As [`FileSystem::promote`](crate::namespace::FileSystem::promote).
 pub(super) fn promote<M: Memory>(shared: &Shared<M>, ino: Ino) -> Result<()> {
-    let (containers, inode) = {
+    let (containers, inode, share) = {
         let fs = shared.read();
-        (fs.containers(), fs.inode(ino)?)
+        (fs.containers(), fs.inode(ino)?, fs.region_share())
     };
     let Form::Container(container) = inode.form else { return Ok(()) };
+    if inode.size > share {
+        // Before it is read: a file with holes may be larger than anybody can read.
+        return Err(Error::TooLarge);
+    }
     // Into the kernel's cache, so that the move itself does not wait for the device.
     let (mut buffer, mut offset) = (vec![0; READ_BYTES], 0);
     while containers.read(container, offset, &mut buffer).map_err(Error::Container)? == READ_BYTES {
@@ -299,13 +305,16 @@ fn write_headers<M: Memory>(shared: &Shared<M>, max: usize) {
         (fs.containers(), fs.headers(&stale))
     };
     for (container, mut header) in headers {
+        let old = containers.header(container).ok().flatten();
         if header.path.is_empty()
-            && let Ok(Some(old)) = containers.header(container)
+            && let Some(old) = &old
         {
-            header.path = old.path;
+            header.path.clone_from(&old.path);
         }
-        // A header that cannot be written stays old until the file changes again.
-        let _ = containers.set_header(container, &header);
+        if old.as_ref() != Some(&header) {
+            // A header that cannot be written stays old until the file changes again, or the next mount.
+            let _ = containers.set_header(container, &header);
+        }
     }
 }
 
@@ -313,7 +322,7 @@ fn write_headers<M: Memory>(shared: &Shared<M>, max: usize) {
 mod tests {
     use super::*;
     use crate::check::check_with_containers;
-    use crate::testing::{contents, file, file_system, open};
+    use crate::testing::{NOW, contents, file, file_system, open};
     use crate::tiers::Class;
 
     /// The container is durable before the commit after which the file has it, although a commit during the
@@ -335,5 +344,21 @@ mod tests {
         assert_eq!(fs.read(ino, 0, &mut found).expect("it can be read"), 9000);
         assert!(found == contents(ino, 9000));
         assert!(check_with_containers(&fs).is_clean());
+    }
+
+    /// Holes cost nothing, so anybody could have the server read for hours.
+    #[test]
+    fn a_file_that_the_region_cannot_take_is_not_read() {
+        let (mut fs, _) = file_system(&[Class::Flash]);
+        let ino = file(&mut fs, "file", 9000);
+        fs.evict_now(ino).expect("a tier takes it");
+        fs.truncate(ino, fs.region_share() + 1, NOW).expect("holes");
+        let Form::Container(container) = fs.inode(ino).expect("it exists").form else { panic!("evicted") };
+        fs.containers().remove(container).expect("it exists");
+        let shared = Shared::new(fs);
+        assert!(
+            matches!(promote(&shared, ino), Err(Error::TooLarge)),
+            "it would not be found if it were read"
+        );
     }
 }

@@ -12,6 +12,8 @@ use crate::layout::quota;
 use crate::layout::{Ino, PAGE_BYTES, Page, Time};
 use crate::nvm::Memory;
 
+/// Attribute with the list that decides about accesses.
+pub const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// Longest name of an attribute, in bytes, as in Linux.
 const NAME_BYTES_MAX: usize = 255;
 /// Largest size of all attributes of an inode in their stored form, in bytes.

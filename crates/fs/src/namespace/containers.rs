@@ -293,6 +293,7 @@ impl<M: Memory> FileSystem<M> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<()> {
+        self.reject_short(inode, container)?;
         if offset > inode.size {
             self.zero_beyond(container, inode.size..offset)?;
         }
@@ -320,6 +321,7 @@ impl<M: Memory> FileSystem<M> {
         } else if size < inode.size {
             self.tiers.shortened.insert(ino);
         } else {
+            self.reject_short(inode, container)?;
             self.grow_container(container, inode.size..size)?;
         }
         inode.size = size;
@@ -393,11 +395,13 @@ impl<M: Memory> FileSystem<M> {
 
     fn header_with(&self, ino: Ino, names: &mut Names, entries_max: u64) -> Result<Header> {
         let inode = self.inode(ino)?;
+        // With a list of accesses, the mode has the list's mask in place of what the group may do.
+        let has_list = inode.attributes.is_some() && self.attribute(ino, super::ACCESS_LIST).is_ok();
         Ok(Header {
             region: self.superblock.uuid,
             ino: ino.0,
             generation: inode.generation,
-            mode: inode.mode,
+            mode: if has_list { inode.mode & !0o070 } else { inode.mode },
             uid: inode.uid,
             gid: inode.gid,
             size: (!inode.is_passthrough).then_some(inode.size),

@@ -295,8 +295,9 @@ impl<M: Memory> FileSystem<M> {
         Err(Error::NoTier)
     }
 
-    /// Rejects a container that lacks bytes of its file: elsewhere, they would read as zeros.
-    fn reject_short(&self, inode: &Inode, container: Container) -> Result<()> {
+    /// Rejects a container that lacks bytes of its file: elsewhere, or once it is longer, they would read as
+    /// zeros.
+    pub(super) fn reject_short(&self, inode: &Inode, container: Container) -> Result<()> {
         let len = self.tiers.port.len(container).map_err(Error::Container)?;
         if len < inode.size { Err(Error::Container(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
     }

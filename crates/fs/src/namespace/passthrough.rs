@@ -124,6 +124,7 @@ impl<M: Memory> FileSystem<M> {
         if inode.is_passthrough {
             return Ok(());
         }
+        self.reject_short(&inode, container)?;
         if self.tiers.port.len(container).map_err(Error::Container)? > inode.size {
             // The kernel would read the bytes beyond the size. The last durable size may need them.
             self.commit()?;

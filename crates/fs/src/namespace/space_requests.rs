@@ -107,6 +107,7 @@ impl<M: Memory> FileSystem<M> {
                 let mut inode = fs.file(ino)?;
                 if let Form::Container(container) = inode.form {
                     let part = (index * chunk_bytes).max(range.start)..(stop * chunk_bytes).min(range.end);
+                    fs.reject_short(&inode, container)?;
                     return fs.allocate_container(container, part);
                 }
                 if fs.reserve_run(&mut inode, range.end)? {

@@ -4,13 +4,15 @@ use super::files::{container_path, list, read_header};
 use super::marker::Marker;
 use super::{Header, TierNumber};
 use crate::layout::Time;
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 /// Directory for files whose name is unknown.
@@ -48,9 +50,11 @@ pub fn marker(directory: &Path) -> io::Result<Marker> {
 }
 
 /// Copies the files in the containers of a tier's directory to `target`, with names, permissions, owners and
-/// times. Nothing that exists is replaced.
+/// times. Nothing that exists is replaced, and no symbolic link below `target` is followed. Directories are
+/// made for their owner alone, as nothing says who could enter them.
 ///
-/// # Errors Returns the operating system's error if the containers cannot be listed. What concerns one of
+/// # Errors
+/// Returns the operating system's error if the containers cannot be listed. What concerns one of
 /// them is told in the outcome.
 pub fn rescue(directory: &Path, target: &Path, rescued: &mut Rescued) -> io::Result<()> {
     let TierNumber(tier) = marker(directory)?.number;
@@ -103,29 +107,32 @@ fn restore(
     number: u64,
 ) -> io::Result<(u64, Option<String>)> {
     let mut path = target.join(name);
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
-    }
-    let create = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let parent = directory(target, name.parent())?;
+    let file_name = name.file_name().unwrap_or_default().to_owned();
     let mut warning = None;
-    let to = match create(&path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let mut other = path.clone().into_os_string();
+    let to = match create(&parent, &file_name) {
+        Err(Errno::EXIST) => {
+            let mut other = file_name;
             other.push(format!(".container-{number}"));
-            warning = Some(format!("{} exists; restored as {}", path.display(), Path::new(&other).display()));
-            path = other.into();
-            create(&path)?
+            let existing = std::mem::replace(&mut path, target.join(name).with_file_name(&other));
+            warning = Some(format!("{} exists; restored as {}", existing.display(), path.display()));
+            create(&parent, &other)?
         }
         to => to?,
     };
     let mut source = File::open(from)?;
     let found = source.metadata()?;
-    let (len, size) = (found.len(), header.size.unwrap_or(found.len()));
+    let (len, known) = (found.len(), header.size.unwrap_or(found.len()));
+    let size = known.max(len);
     // `io::copy` keeps no holes, but asks the kernel to share what it can.
     io::copy(&mut source, &mut &to)?;
     to.set_len(size)?;
-    if len < size {
-        warning = Some(format!("{}: only {len} of {size} bytes are there", path.display()));
+    if len < known {
+        warning = Some(format!("{}: only {len} of {known} bytes are there", path.display()));
+    } else if len > known {
+        // A crash came between a change of the size and its note, and nothing says which is newer.
+        let text = "bytes were noted, more are there; restored with all";
+        warning = Some(format!("{}: {known} {text}, {len}", path.display()));
     }
     // The owner comes first: a change of it takes set-user-id bits away.
     if std::os::unix::fs::fchown(&to, Some(header.uid), Some(header.gid)).is_err() {
@@ -139,6 +146,26 @@ fn restore(
     rustix::fs::futimens(&to, &times)?;
     to.sync_all()?;
     Ok((size, warning))
+}
+
+/// Opens a directory below the target, which is made if it does not exist.
+fn directory(target: &Path, name: Option<&Path>) -> rustix::io::Result<OwnedFd> {
+    const FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+    let mut directory = rustix::fs::open(target, FLAGS, Mode::empty())?;
+    for part in name.into_iter().flatten() {
+        match rustix::fs::mkdirat(&directory, part, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        directory = rustix::fs::openat(&directory, part, FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(directory)
+}
+
+/// Creates a file in a directory.
+fn create(directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
 /// Returns the regions to which these directories belong.
@@ -159,9 +186,10 @@ mod tests {
         }
     }
 
-    /// Bytes beyond the size are undefined, and a change of the owner takes the set-user-id bit away.
+    /// A change of the owner takes the set-user-id bit away. What is beyond the noted size may be what a
+    /// crash has kept from being noted. Directories are private, and links in them lead nowhere.
     #[test]
-    fn a_file_gets_its_size_and_all_permissions() {
+    fn a_file_gets_all_bytes_and_permissions_in_a_private_directory() {
         let (folder, target) = (tempfile::tempdir(), tempfile::tempdir());
         let (folder, target) = (folder.expect("a directory"), target.expect("a directory"));
         let tiers = [Tier::new(Class::Disk, folder.path().to_owned(), [7; 16])];
@@ -171,14 +199,25 @@ mod tests {
         containers.create(container).expect("created");
         containers.write(container, 0, b"contents, and an old end").expect("written");
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let (mode, path) = (libc::S_IFREG | 0o4751, b"program".to_vec());
+        let (mode, path) = (libc::S_IFREG | 0o4751, b"of/a/program".to_vec());
         let header = Header { mode, uid, gid, size: Some(8), path, ..Header::default() };
         containers.set_header(container, &header).expect("set");
         let mut rescued = Rescued::default();
         rescue(folder.path(), target.path(), &mut rescued).expect("a tier");
-        assert_eq!((rescued.files, rescued.bytes, rescued.problems), (1, 8, Vec::new()));
-        let path = target.path().join("program");
-        assert_eq!(std::fs::read(&path).expect("restored"), b"contents");
-        assert_eq!(path.metadata().expect("restored").mode() & 0o7777, 0o4751);
+        assert_eq!((rescued.files, rescued.bytes), (1, 24));
+        let path = target.path().join("of/a/program");
+        let text = "8 bytes were noted, more are there; restored with all, 24";
+        assert_eq!(rescued.problems, [format!("{}: {text}", path.display())]);
+        assert_eq!(std::fs::read(&path).expect("restored"), b"contents, and an old end");
+        let mode = |path: &Path| path.metadata().expect("restored").mode() & 0o7777;
+        assert_eq!((mode(&path), mode(&target.path().join("of/a"))), (0o4751, 0o700));
+
+        let (target, elsewhere) = (tempfile::tempdir(), tempfile::tempdir());
+        let (target, elsewhere) = (target.expect("a directory"), elsewhere.expect("a directory"));
+        std::os::unix::fs::symlink(elsewhere.path(), target.path().join("of")).expect("a link");
+        let mut rescued = Rescued::default();
+        rescue(folder.path(), target.path(), &mut rescued).expect("a tier");
+        assert_eq!((rescued.files, rescued.problems.len()), (0, 1), "{:?}", rescued.problems);
+        assert_eq!(elsewhere.path().read_dir().expect("a directory").count(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::check::check_with_containers;
 use crate::layout::inode::Kind;
-use crate::namespace::{New, Scan};
+use crate::namespace::{Allocate, New, Scan};
 use crate::testing::{Fs, NOW, contents, file};
 use crate::tiers::{Class, SimulatedContainers};
 
@@ -257,7 +257,22 @@ fn a_file_whose_container_lacks_bytes_stays_there() {
             assert!(matches!(fs.promote(ino), Err(Error::Container(_))), "{name}, {len} bytes");
             assert!(matches!(fs.move_out(ino), Err(Error::Container(_))), "{name}, {len} bytes");
             assert_eq!(fs.inode(ino).expect("it exists").form, form, "{name}, {len} bytes");
+            let how = Allocate::Space { keep_size: false };
+            let changes = [
+                fs.write(ino, bytes, &[1], NOW).map(drop),
+                fs.write(ino, bytes - 1, &[1], NOW).map(drop),
+                fs.truncate(ino, bytes + 1, NOW),
+                fs.allocate(ino, 0..bytes, how, NOW),
+                fs.prepare_passthrough(ino, true),
+            ];
+            for (number, done) in changes.into_iter().enumerate() {
+                assert!(matches!(done, Err(Error::Container(_))), "{name}, {len} bytes, change {number}");
+            }
+            assert_eq!(fs.containers().len(container).expect("it exists"), len);
         }
+        fs.truncate(ino, bytes - 1, NOW).expect("a file may be cut");
+        fs.sync().expect("no failure");
+        assert_eq!(fs.containers().len(container).expect("it exists"), 0, "it has not become longer");
     }
 }
 

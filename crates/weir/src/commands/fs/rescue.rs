@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::progress;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_fs::tiers::rescue::{Rescued, marker, regions, rescue as rescue_tier};
@@ -45,6 +46,10 @@ pub(super) fn rescue(directories: &[PathBuf], target: &Path) -> Result<RescueDoc
             "the directories belong to different file systems",
             "restore each file system on its own; the files weir.tier say whose a directory is",
         ));
+    }
+    let named: BTreeSet<u32> = markers.iter().map(|marker| marker.number.0).collect();
+    if named.len() < markers.len() {
+        return Err(Failure::usage("two of the directories are the same tier", "name each directory once"));
     }
     std::fs::create_dir_all(target).map_err(|error| Failure::os("create", target, &error))?;
     let mut rescued = Rescued::default();
