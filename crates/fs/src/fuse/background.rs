@@ -24,6 +24,8 @@ const HEADER_PERIOD: Duration = Duration::from_secs(1);
 const SCAN_PERIOD: Duration = Duration::from_secs(30);
 /// The longest time that the end of a mount waits for headers.
 const LAST_HEADERS_TIME: Duration = Duration::from_secs(5);
+/// How long the search for old headers may keep evictions waiting.
+const HEADERS_TIME: Duration = Duration::from_millis(100);
 /// Files that are evicted together, so that they are distributed well.
 const BATCH: usize = 64;
 /// Headers that are written at a time.
@@ -72,7 +74,8 @@ impl<M: Memory> Worker<M> {
             self.evict(0);
             self.promote();
             if self.headers_due <= Instant::now() {
-                self.renamed_directories(Self::is_stopped);
+                let until = Instant::now() + HEADERS_TIME;
+                self.renamed_directories(|worker| worker.is_stopped() || Instant::now() >= until);
                 write_headers(&self.shared, HEADERS_MAX);
                 end_passthrough(&self.shared);
                 self.headers_due = Instant::now() + HEADER_PERIOD;

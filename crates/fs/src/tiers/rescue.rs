@@ -131,8 +131,7 @@ fn restore(
         warning = Some(format!("{}: only {len} of {known} bytes are there", path.display()));
     } else if len > known {
         // A crash came between a change of the size and its note, and nothing says which is newer.
-        let text = "bytes were noted, more are there; restored with all";
-        warning = Some(format!("{}: {known} {text}, {len}", path.display()));
+        warning = Some(format!("{}: all {len} bytes restored; its header says {known}", path.display()));
     }
     // The owner comes first: a change of it takes set-user-id bits away.
     if std::os::unix::fs::fchown(&to, Some(header.uid), Some(header.gid)).is_err() {
@@ -206,7 +205,7 @@ mod tests {
         rescue(folder.path(), target.path(), &mut rescued).expect("a tier");
         assert_eq!((rescued.files, rescued.bytes), (1, 24));
         let path = target.path().join("of/a/program");
-        let text = "8 bytes were noted, more are there; restored with all, 24";
+        let text = "all 24 bytes restored; its header says 8";
         assert_eq!(rescued.problems, [format!("{}: {text}", path.display())]);
         assert_eq!(std::fs::read(&path).expect("restored"), b"contents, and an old end");
         let mode = |path: &Path| path.metadata().expect("restored").mode() & 0o7777;

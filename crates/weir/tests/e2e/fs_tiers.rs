@@ -236,6 +236,10 @@ fn files_are_rescued_without_the_region() {
         assert_eq!((found.mode() & 0o7777, found.uid(), found.gid()), (0o640, 1234, 99), "{name}");
     }
     assert_eq!(restored.join("new/one").metadata().expect("it").modified().expect("a time"), time);
+    let deep = restored.join("new/deep").metadata().expect("restored");
+    assert_eq!(deep.mode() & 0o7777, 0o700, "nothing says who could enter it");
+    let twice = ["fs", "rescue", "ssd", "hdd", "ssd", "--to", "restored"];
+    region.refused(&twice, USAGE, &["two of the directories are the same tier", "name each directory once"]);
     // Nothing that exists is replaced.
     let again = region.json(&["fs", "rescue", "ssd", "hdd", "--to", "restored"]);
     assert_eq!(again["problems"].as_array().map(Vec::len), Some(3), "{again}");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::check::check_with_containers;
 use crate::layout::inode::Kind;
-use crate::namespace::{Allocate, New, Scan};
+use crate::namespace::{ACCESS_LIST, Allocate, Change, New, Scan, SetAttribute};
 use crate::testing::{Fs, NOW, contents, file};
 use crate::tiers::{Class, SimulatedContainers};
 
@@ -221,6 +221,24 @@ fn headers_have_the_path_of_the_file() {
     fs.unlink(directory, b"new", NOW).expect("it has another name");
     assert_eq!(fs.take_stale_headers(10), [ino]);
     assert_eq!(fs.header(ino).expect("it").path, b"second");
+}
+
+/// The mode of a file with a list of accesses has the list's mask in place of what its group may do.
+#[test]
+fn a_header_grants_the_group_of_a_file_with_a_list_nothing() {
+    let (mut fs, _) = file_system();
+    let ino = file(&mut fs, "file", 5000);
+    let change = Change { permissions: Some(0o4764), ..Change::default() };
+    fs.set_attributes(ino, &change, NOW).expect("it exists");
+    fs.evict_now(ino).expect("a tier takes it");
+    assert_eq!(fs.header(ino).expect("it exists").mode & 0o7777, 0o4764);
+    fs.take_stale_headers(10);
+    fs.set_attribute(ino, ACCESS_LIST, b"a list", SetAttribute::Always, NOW).expect("space");
+    assert_eq!(fs.take_stale_headers(10), [ino], "the header of before grants more");
+    assert_eq!(fs.header(ino).expect("it exists").mode & 0o7777, 0o4704);
+    fs.remove_attribute(ino, ACCESS_LIST, NOW).expect("it exists");
+    assert_eq!(fs.take_stale_headers(10), [ino]);
+    assert_eq!(fs.header(ino).expect("it exists").mode & 0o7777, 0o4764);
 }
 
 /// It has been made smaller, and the container has not yet: no hole or data is beyond its end.

@@ -334,6 +334,16 @@ mod tests {
         );
     }
 
+    /// Without dbench's load file, the figures are others than recorded.
+    #[test]
+    fn what_stands_in_for_a_file_is_noted() {
+        let notes = vec!["a load of weir's own making".to_owned()];
+        let parameters = BTreeMap::new();
+        let found = Explanations { name: "test", seed: 1, parameters, causes: Vec::new(), notes };
+        assert!(found.human(Width::UNLIMITED).contains("\nnote: a load of weir's own making\n"));
+        assert_eq!(found.document().notes, found.notes);
+    }
+
     #[test]
     fn a_cause_is_shown_if_the_row_no_longer_differs() {
         let ratio = Published::Ratio(Interval { least: 2.0, most: 2.0 });
