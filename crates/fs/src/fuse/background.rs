@@ -325,7 +325,9 @@ fn write_headers<M: Memory>(shared: &Shared<M>, max: usize) {
 mod tests {
     use super::*;
     use crate::check::check_with_containers;
-    use crate::testing::{NOW, contents, file, file_system, open};
+    use crate::layout::inode::Kind;
+    use crate::namespace::New;
+    use crate::testing::{NEW, NOW, contents, file, file_system, open};
     use crate::tiers::Class;
 
     /// The container is durable before the commit after which the file has it, although a commit during the
@@ -363,5 +365,24 @@ mod tests {
             matches!(promote(&shared, ino), Err(Error::TooLarge)),
             "it would not be found if it were read"
         );
+    }
+
+    #[test]
+    fn a_search_for_old_headers_goes_on_where_it_was() {
+        let (mut fs, _) = file_system(&[Class::Flash]);
+        let new = New { kind: Kind::Directory, permissions: 0o755, ..NEW };
+        let (directory, _) = fs.create_file(Ino::ROOT, b"directory", &new, NOW).expect("space");
+        let ino = file(&mut fs, "file", 9000);
+        let how = crate::namespace::RenameHow::Replace;
+        fs.rename((Ino::ROOT, b"file"), (directory, b"file"), how, NOW).expect("no failure");
+        fs.evict_now(ino).expect("a tier takes it");
+        fs.take_stale_headers(10);
+        let mut worker = Worker::new(Shared::new(fs), std::sync::mpsc::channel().1);
+        worker.renamed.push(Ino::ROOT);
+        let asked = std::cell::Cell::new(0);
+        worker.renamed_directories(|_| asked.replace(asked.get() + 1) == 1);
+        assert!(!worker.shared.read().has_stale_headers(), "only the root has been searched");
+        worker.renamed_directories(|_| false);
+        assert_eq!(worker.shared.write().take_stale_headers(10), [ino]);
     }
 }
