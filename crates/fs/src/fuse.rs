@@ -186,6 +186,10 @@ fn wait<M: Memory>(
         match events.recv_timeout(interval) {
             Err(RecvTimeoutError::Timeout) => {
                 // A failure shows in the next `fsync`, and again at the end.
+                if shared.read().has_slack() {
+                    while matches!(shared.write().trim(), Ok(true)) {}
+                    shared.write().age_slack();
+                }
                 if shared.read().is_dirty() {
                     let _ = shared.sync();
                 }

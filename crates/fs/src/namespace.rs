@@ -7,6 +7,7 @@
 //! last `sync` has its old value or a newer one.
 
 mod attributes;
+mod compaction;
 mod containers;
 mod data;
 pub(crate) mod directory;
@@ -18,6 +19,7 @@ mod null_files;
 mod passthrough;
 mod quotas;
 mod rename;
+mod slack;
 mod space_requests;
 mod sweep;
 pub(crate) mod tier_changes;
@@ -51,6 +53,7 @@ use containers::Tiers;
 pub(crate) use inodes::InodeIndex;
 use quotas::Quotas;
 use rustc_hash::{FxHashMap, FxHashSet};
+use slack::Slack;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often an operation that finds no space evicts files and tries again.
@@ -81,6 +84,7 @@ pub struct FileSystem<M> {
     fresh_null_files: FxHashSet<Ino>,
     /// Files that were created without a name and may get their first one.
     linkable: FxHashSet<Ino>,
+    slack: Slack,
     durability: Durability,
     read_only: bool,
     /// References that keep inodes without a name.
@@ -232,6 +236,7 @@ impl<M: Memory> FileSystem<M> {
         let store = Store::open(memory, Geometry::LOG_AT, geometry.log_bytes, false)?;
         let space = Space::load(&store, geometry, true)?;
         let mut fs = Self::assemble(store, superblock, space, InodeIndex::default(), false);
+        fs.space.give_up_reserve();
         fs.open_tiers();
         fs.inodes = fs.load_inode_index(true)?;
         Ok(fs)
@@ -240,6 +245,7 @@ impl<M: Memory> FileSystem<M> {
     /// Reads the tables again after a repair has changed them.
     pub(crate) fn reload_tables(&mut self) -> Result<()> {
         self.space = Space::load(&self.store, self.geometry(), true)?;
+        self.space.give_up_reserve();
         self.inodes = self.load_inode_index(true)?;
         Ok(())
     }
@@ -273,6 +279,7 @@ impl<M: Memory> FileSystem<M> {
             quotas: Quotas::default(),
             fresh_null_files: FxHashSet::default(),
             linkable: FxHashSet::default(),
+            slack: Slack::default(),
             durability: Durability::Sync,
             read_only,
             references: Mutex::default(),
@@ -328,8 +335,8 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Runs an operation: all of its changes are staged, or none if it fails. If it found no space, it runs
-    /// again once null files are freed and a commit made their space reusable, and then a few times after
-    /// evictions.
+    /// again once null files and slack are freed and a commit made their space reusable, and then a few times
+    /// after compaction or evictions.
     pub(crate) fn transact<T>(&mut self, operation: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
         let done = self.stage(operation)?;
         if self.durability == Durability::EachOperation {
@@ -368,13 +375,15 @@ impl<M: Memory> FileSystem<M> {
             self.space.abort(&self.store);
             self.inodes.abort();
             self.tiers.abort();
-            let can_free = self.space.quarantined() > 0 || self.roots().null_count > 0;
+            let can_free =
+                self.space.quarantined() > 0 || self.roots().null_count > 0 || !self.slack.is_empty();
             if !matches!(error, Error::NoSpace) || reliefs == RELIEFS_MAX {
                 return Err(error);
             }
             if reliefs == 0 && can_free {
                 self.free_null_files()?;
-            } else if !self.evict_some()? {
+                self.trim_all()?;
+            } else if !self.compact()? && !self.evict_some()? {
                 return Err(error);
             }
             reliefs += 1;
@@ -423,9 +432,9 @@ impl<M: Memory> FileSystem<M> {
     /// Returns sizes and counts.
     pub fn usage(&self) -> Usage {
         let geometry = self.geometry();
-        let chunks = u64::from(geometry.chunks() - geometry.system_chunks());
+        let chunks = u64::from(geometry.chunks() - geometry.system_chunks()) - self.space.reserved();
         let roots = self.roots();
-        let free_pages = self.space.free_pages() + self.space.quarantined();
+        let free_pages = self.space.free_pages_after_commit();
         let free_pages = free_pages.saturating_add(roots.null_pages).min(chunks * geometry.chunk_pages());
         let slots = geometry.chunk_inodes() - crate::layout::BITMAP_SLOTS;
         Usage {

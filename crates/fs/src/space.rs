@@ -5,7 +5,7 @@
 //! it.
 
 use crate::error::{Error, Result};
-use crate::layout::chunk::{BIT_WORDS, BITS_AT, Entry, Use};
+use crate::layout::chunk::{BIT_WORDS, BITS_AT, Entry, Purpose, Use};
 use crate::layout::{Chunk, Geometry, Page};
 use crate::nvm::Memory;
 use crate::store::Store;
@@ -14,6 +14,16 @@ use std::collections::BTreeSet;
 
 /// The page bits of a chunk.
 pub(crate) type Bits = [u64; BIT_WORDS];
+
+/// Chunks that are kept free, so that data can move there when free pages are scattered.
+const RESERVED: u64 = 1;
+/// Number of chunks of the smallest region that keeps some.
+const RESERVING_CHUNKS_MIN: u32 = 32;
+/// Chunks that an allocation looks at which may have no run that is long enough.
+const TRIED_MAX: usize = 4;
+
+/// Chunks of which data moves at a time.
+const SOURCES_MAX: usize = 64;
 
 /// Steps of the operation in progress, for [`Space::abort`].
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +44,11 @@ pub struct Space {
     chunks: BTreeSet<(u32, Chunk)>,
     /// For each chunk that is divided into pages: pages that are allocated or quarantined.
     busy: FxHashMap<Chunk, Bits>,
-    /// Chunks with free pages, by the binary logarithm of their longest run of free pages.
-    by_run: Vec<BTreeSet<Chunk>>,
+    /// Chunks that are divided into pages, and that have metadata.
+    fixed: FxHashSet<Chunk>,
+    /// Chunks with free pages, by the binary logarithm of their longest run of free pages: first those with
+    /// data alone, then the others.
+    by_run: [Vec<BTreeSet<Chunk>>; 2],
     free_pages: u64,
     /// Freed since the last commit.
     quarantined_pages: Vec<(Page, u32)>,
@@ -46,6 +59,9 @@ pub struct Space {
     /// Lengths of the lists of quarantined space when the operation began.
     marks: (usize, usize),
     emptied_now: Vec<Chunk>,
+    reserved: u64,
+    /// Consecutive pages that were not to be had when an allocation failed last.
+    missed: u64,
 }
 
 impl Space {
@@ -60,7 +76,8 @@ impl Space {
             geometry,
             chunks: BTreeSet::new(),
             busy: FxHashMap::default(),
-            by_run: vec![BTreeSet::new(); classes],
+            fixed: FxHashSet::default(),
+            by_run: [vec![BTreeSet::new(); classes], vec![BTreeSet::new(); classes]],
             free_pages: 0,
             quarantined_pages: Vec::new(),
             quarantined_chunks: Vec::new(),
@@ -68,6 +85,8 @@ impl Space {
             steps: Vec::new(),
             marks: (0, 0),
             emptied_now: Vec::new(),
+            reserved: if geometry.chunks() >= RESERVING_CHUNKS_MIN { RESERVED } else { 0 },
+            missed: 0,
         };
         for chunk in (geometry.system_chunks()..geometry.chunks()).map(Chunk) {
             let entry = match space.entry(store, chunk) {
@@ -80,6 +99,9 @@ impl Space {
                 }
                 Use::Pages => {
                     let bits = space.bits(store, chunk);
+                    if entry.purpose() != Some(Purpose::Data) {
+                        space.fixed.insert(chunk);
+                    }
                     space.add_divided(chunk, bits);
                 }
                 Use::System | Use::Inodes | Use::Data => {}
@@ -122,9 +144,25 @@ impl Space {
         self.free_pages + self.free_chunks() * self.geometry.chunk_pages()
     }
 
-    /// Returns the number of free chunks.
+    /// Returns the number of free chunks, without those that are kept free.
     pub fn free_chunks(&self) -> u64 {
-        self.chunks.len() as u64
+        (self.chunks.len() as u64).saturating_sub(self.reserved)
+    }
+
+    /// Returns the number of pages that can be allocated after the next commit.
+    pub fn free_pages_after_commit(&self) -> u64 {
+        let missing = self.reserved.saturating_sub(self.chunks.len() as u64);
+        (self.free_pages() + self.quarantined()).saturating_sub(missing * self.geometry.chunk_pages())
+    }
+
+    /// Returns the number of chunks that are kept free.
+    pub const fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Makes all free chunks usable.
+    pub const fn give_up_reserve(&mut self) {
+        self.reserved = 0;
     }
 
     /// Returns the number of pages that the next commit makes reusable.
@@ -139,8 +177,22 @@ impl Space {
     /// Takes the free chunk with the least wear.
     ///
     /// # Errors
-    /// Returns `NoSpace` if no chunk is free.
+    /// Returns `NoSpace` if no chunk is free, but for those that are kept free.
     pub fn take_chunk<M: Memory>(
+        &mut self,
+        store: &mut Store<M>,
+        usage: Use,
+        owner: u64,
+        index: u64,
+    ) -> Result<Chunk> {
+        if self.free_chunks() == 0 {
+            self.missed = self.geometry.chunk_pages();
+            return Err(Error::NoSpace);
+        }
+        self.take_any_chunk(store, usage, owner, index)
+    }
+
+    fn take_any_chunk<M: Memory>(
         &mut self,
         store: &mut Store<M>,
         usage: Use,
@@ -172,31 +224,138 @@ impl Space {
     ///
     /// # Errors
     /// Returns `NoSpace` if there is no such run.
-    pub fn take_pages<M: Memory>(&mut self, store: &mut Store<M>, count: u32) -> Result<Page> {
-        let pages = self.geometry.chunk_pages() as u32;
-        debug_assert!((1..=pages).contains(&count));
-        // The first chunk of the class below may have a run that is long enough; all of higher classes do.
-        let floor = count.ilog2() as usize;
-        let chunk = self.by_run[floor..].iter().flat_map(|class| class.iter().take(4)).copied();
-        let found =
-            chunk.filter_map(|chunk| Some((chunk, find_run(&self.busy[&chunk], pages, count)?))).next();
+    pub fn take_pages<M: Memory>(
+        &mut self,
+        store: &mut Store<M>,
+        count: u32,
+        purpose: Purpose,
+    ) -> Result<Page> {
+        debug_assert!((1..=self.geometry.chunk_pages() as u32).contains(&count));
+        let other = if purpose == Purpose::Data { Purpose::Metadata } else { Purpose::Data };
+        let found = match self.find(count, purpose, TRIED_MAX) {
+            None if self.free_chunks() == 0 => {
+                self.find(count, purpose, usize::MAX).or_else(|| self.find(count, other, usize::MAX))
+            }
+            found => found,
+        };
         let (chunk, at) = match found {
             Some(found) => found,
-            None => {
-                let chunk = self.take_chunk(store, Use::Pages, 0, 0)?;
-                self.set_bits(store, chunk, &[0; BIT_WORDS]);
-                self.add_divided(chunk, [0; BIT_WORDS]);
-                self.steps.push(Step::Divided(chunk));
-                (chunk, 0)
+            None if self.free_chunks() == 0 => {
+                self.missed = count.into();
+                return Err(Error::NoSpace);
             }
+            None => (self.divide_chunk(store, purpose)?, 0),
         };
+        if purpose == Purpose::Metadata {
+            self.fix(chunk);
+        }
+        Ok(self.take_pages_of(store, chunk, at, count))
+    }
+
+    /// Returns where `count` consecutive pages are free; looks at `max` chunks which may have no such run.
+    fn find(&self, count: u32, purpose: Purpose, max: usize) -> Option<(Chunk, u32)> {
+        let pages = self.geometry.chunk_pages() as u32;
+        // The first chunk of the class below may have a run that is long enough; all of higher classes do.
+        let floor = count.ilog2() as usize;
+        let classes = &self.by_run[purpose.owner() as usize];
+        let chunks = classes[floor..].iter().flat_map(|class| class.iter().take(max)).copied();
+        chunks.filter_map(|chunk| Some((chunk, find_run(&self.busy[&chunk], pages, count)?))).next()
+    }
+
+    /// Divides a free chunk into pages.
+    fn divide_chunk<M: Memory>(&mut self, store: &mut Store<M>, purpose: Purpose) -> Result<Chunk> {
+        let chunk = self.take_any_chunk(store, Use::Pages, purpose.owner(), 0)?;
+        self.set_bits(store, chunk, &[0; BIT_WORDS]);
+        self.add_divided(chunk, [0; BIT_WORDS]);
+        self.steps.push(Step::Divided(chunk));
+        Ok(chunk)
+    }
+
+    fn take_pages_of<M: Memory>(&mut self, store: &mut Store<M>, chunk: Chunk, at: u32, count: u32) -> Page {
         let mut bits = self.bits(store, chunk);
         set(&mut bits, at, count, true);
         self.set_bits(store, chunk, &bits);
         self.set_busy(chunk, at, count, true);
         let page = Page(self.geometry.first_page(chunk).0 + u64::from(at));
         self.steps.push(Step::Pages(page, count));
-        Ok(page)
+        page
+    }
+
+    /// Notes that a chunk has pages which stay where they are.
+    pub fn fix(&mut self, chunk: Chunk) {
+        if !self.fixed.contains(&chunk) {
+            self.delist(chunk);
+            self.fixed.insert(chunk);
+            self.enlist(chunk);
+        }
+    }
+
+    /// Takes consecutive pages of a chunk.
+    ///
+    /// # Errors
+    /// Returns `NoSpace` if it has no such run.
+    pub fn take_pages_in<M: Memory>(
+        &mut self,
+        store: &mut Store<M>,
+        chunk: Chunk,
+        count: u32,
+    ) -> Result<Page> {
+        let at = self.find_in(chunk, count).ok_or(Error::NoSpace)?;
+        Ok(self.take_pages_of(store, chunk, at, count))
+    }
+
+    /// Returns whether a chunk that is divided into pages has such a run.
+    pub fn fits(&self, chunk: Chunk, count: u32) -> bool {
+        self.find_in(chunk, count).is_some()
+    }
+
+    fn find_in(&self, chunk: Chunk, count: u32) -> Option<u32> {
+        find_run(self.busy.get(&chunk)?, self.geometry.chunk_pages() as u32, count)
+    }
+
+    /// Divides a free chunk into pages for data, even one of those that are kept free.
+    ///
+    /// # Errors
+    /// Returns `NoSpace` if no chunk is free.
+    pub fn divide_reserved<M: Memory>(&mut self, store: &mut Store<M>) -> Result<Chunk> {
+        self.divide_chunk(store, Purpose::Data)
+    }
+
+    /// Returns whether a chunk is free, even if it is one of those that are kept free.
+    pub fn has_free_chunk(&self) -> bool {
+        !self.chunks.is_empty()
+    }
+
+    /// Returns the number of pages of a chunk that are allocated or quarantined.
+    pub fn used_pages(&self, chunk: Chunk) -> u64 {
+        self.busy.get(&chunk).map_or(0, used)
+    }
+
+    /// Returns whether what the last allocation missed is free now.
+    pub fn has_missed(&self) -> bool {
+        let is_run = |count: u32| self.find(count, Purpose::Data, usize::MAX).is_some();
+        self.free_chunks() > 0
+            || self.missed < self.geometry.chunk_pages() && is_run(self.missed.max(1) as u32)
+    }
+
+    /// Returns chunks without metadata, those with the fewest used pages first, from which data can move
+    /// together so that there is what the last allocation missed; none if that is not to be had.
+    pub fn sparse_chunks(&self) -> Vec<Chunk> {
+        let whole = self.geometry.chunk_pages();
+        let movable = self.busy.iter().filter(|(chunk, _)| !self.fixed.contains(chunk));
+        let mut movable: Vec<_> = movable.map(|(chunk, bits)| (used(bits), *chunk)).collect();
+        movable.sort_unstable();
+        let mut total = 0;
+        for nth in 0..movable.len().min(SOURCES_MAX) {
+            total += movable[nth].0;
+            let is_enough_alone = nth == 0 && whole - total >= self.missed;
+            // Runs do not fill chunks to the last page.
+            let targets = total.div_ceil(whole - whole / 16);
+            if is_enough_alone || targets <= nth as u64 {
+                return movable[..=nth].iter().map(|(_, chunk)| *chunk).collect();
+            }
+        }
+        Vec::new()
     }
 
     /// Frees consecutive pages; they are quarantined until the next commit.
@@ -219,7 +378,7 @@ impl Space {
         self.set_bits(store, chunk, &bits);
         self.quarantined_pages.push((page, count));
         if bits == [0; BIT_WORDS] {
-            entry.usage = Use::Free;
+            (entry.usage, entry.owner) = (Use::Free, 0);
             self.set_entry(store, chunk, &entry);
             self.remove_divided(chunk);
             self.emptied.insert(chunk);
@@ -258,6 +417,9 @@ impl Space {
                 {
                     set(&mut bits, at as u32, count, true);
                 }
+            }
+            if self.entry(store, chunk).is_ok_and(|entry| entry.purpose() == Some(Purpose::Metadata)) {
+                self.fixed.insert(chunk);
             }
             self.add_divided(chunk, bits);
         }
@@ -298,6 +460,7 @@ impl Space {
 
     fn remove_divided(&mut self, chunk: Chunk) {
         self.delist(chunk);
+        self.fixed.remove(&chunk);
         if let Some(bits) = self.busy.remove(&chunk) {
             self.free_pages -= self.geometry.chunk_pages() - used(&bits);
         }
@@ -320,13 +483,13 @@ impl Space {
 
     fn enlist(&mut self, chunk: Chunk) {
         if let Some(class) = self.class(chunk) {
-            self.by_run[class].insert(chunk);
+            self.by_run[usize::from(self.fixed.contains(&chunk))][class].insert(chunk);
         }
     }
 
     fn delist(&mut self, chunk: Chunk) {
         if let Some(class) = self.class(chunk) {
-            self.by_run[class].remove(&chunk);
+            self.by_run[usize::from(self.fixed.contains(&chunk))][class].remove(&chunk);
         }
     }
 }

@@ -7,10 +7,11 @@ mod support;
 
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
-use support::model::Model;
+use support::model::{Model, ROOT};
 use support::operation::{Mix, Operation};
-use support::pair::{self, Pair, format, format_with_tiers};
+use support::pair::{self, Pair, Run, format, format_with_tiers};
 use support::tiers::without_marker;
+use weir_fs::layout::inode::Kind;
 use weir_fs::namespace::{Durability, FileSystem};
 use weir_fs::nvm::{Granule, Simulated};
 use weir_fs::tiers::{SimulatedContainers, TierNumber};
@@ -24,6 +25,7 @@ const MIX: Mix = Mix {
     move_percent: 0,
     passthrough_percent: 0,
     limit_percent: 0,
+    is_scattered: false,
 };
 
 fn number(name: &str, default: u64) -> u64 {
@@ -41,6 +43,8 @@ struct Counts {
     in_containers: u64,
     /// Losses after which files had the sizes of their containers.
     flagged: u64,
+    /// Losses while data moved so that free pages became consecutive.
+    in_compaction: u64,
     /// Losses while a file without a name got its first one, after which it did not have it, and did.
     first_names: [u64; 2],
 }
@@ -48,21 +52,29 @@ struct Counts {
 /// Runs one history and recovers from every power loss in it.
 fn history(seed: u64, granule: Granule, durability: Durability, mix: Mix, counts: &mut Counts) {
     let mut random = SmallRng::seed_from_u64(seed);
-    let size = random.random_range(13..24) << 16;
+    let size = random.random_range(if mix.is_scattered { 32..35 } else { 13..24 }) << 16;
     let (memory, containers) = (Simulated::new(size, granule), SimulatedContainers::default());
     let has_tiers = mix.move_percent > 0;
     let mut memory = if has_tiers { format_with_tiers(memory) } else { format(memory) };
     if has_tiers {
         memory.join(containers.clone());
     }
-    memory.try_power_losses(seed, 1);
     let mut pair = Pair::with_containers(memory, durability, has_tiers.then_some(containers));
-    pair.fs().store_mut().memory_mut().take_losses();
+    let (mut steps, mut one_in) = (random.random_range(20..80), 1);
+    if mix.is_scattered {
+        scatter(&mut pair, &mut random);
+        // Each of these operations has hundreds of events, and each loss leaves hundreds of files.
+        (steps, one_in) = (steps / 4, 8);
+    }
+    pair.fs().store_mut().memory_mut().try_few_power_losses(seed, one_in);
     let mut done: Vec<Operation> = Vec::new();
-    for step in 0..random.random_range(20..80) {
+    for step in 0..steps {
         let operation = mix.operation(&mut random, &pair.model);
         let is_first_name = is_first_name(&operation, &pair.model);
+        let places = pair.runs();
         let result = pair.run(&operation);
+        let has_moved = |(id, run): &(&u64, &Run)| places.get(id).is_some_and(|old| old != *run);
+        let has_compacted = pair.runs().iter().filter(has_moved).count() > 4;
         done.push(operation);
         let fail = |error: &str| -> ! {
             panic!("seed {seed}, {granule:?}, {durability:?}, operation {step}: {error}\n{done:#?}")
@@ -72,6 +84,7 @@ fn history(seed: u64, granule: Granule, durability: Durability, mix: Mix, counts
             let found = recover(image, seed ^ event, &pair, counts);
             let state = found.unwrap_or_else(|error| fail(&format!("loss before event {event}: {error}")));
             counts.newer += u64::from(state > 0);
+            counts.in_compaction += u64::from(has_compacted);
             if is_first_name && durability == Durability::EachOperation {
                 counts.first_names[usize::from(state > 0)] += 1;
             }
@@ -84,6 +97,29 @@ fn history(seed: u64, granule: Granule, durability: Durability, mix: Mix, counts
     end.unwrap_or_else(|error| {
         panic!("seed {seed}, {granule:?}, {durability:?}, at the end: {error}\n{done:#?}")
     });
+}
+
+/// Fills the region with small files and removes every second one.
+fn scatter(pair: &mut Pair<Simulated>, random: &mut SmallRng) {
+    let name = |nth: u32| format!("small{nth}").into_bytes();
+    let run = |pair: &mut Pair<Simulated>, operation| {
+        let result = pair.run(&operation);
+        result.unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        pair.is_durable();
+    };
+    let mut files = 0;
+    while pair.fs().usage().free_pages > 8 {
+        let (kind, permissions, target) = (Kind::File, 0o644, Vec::new());
+        run(pair, Operation::Create { parent: ROOT, name: name(files), kind, permissions, target });
+        let file = pair.model.find(ROOT, &name(files)).expect("inodes are left");
+        let bytes = vec![files as u8 | 1; random.random_range(1..3 * 4096)];
+        run(pair, Operation::Write { file, offset: 0, bytes });
+        files += 1;
+    }
+    for nth in (0..files).step_by(2) {
+        run(pair, Operation::Unlink { parent: ROOT, name: name(nth) });
+    }
+    run(pair, Operation::Sync);
 }
 
 /// Returns whether an operation gives a file its first name.
@@ -143,8 +179,10 @@ fn campaign(granule: Granule, durability: Durability, mix: Mix) {
     }
     println!("{granule:?}, {durability:?}: {counts:?}");
     assert!(mix.move_percent == 0 || counts.in_containers > 100 && counts.flagged > 20, "{counts:?}");
-    let has_first_names = counts.first_names.iter().all(|count| *count > 0);
-    assert!(durability == Durability::Sync || mix.move_percent > 0 || has_first_names, "{counts:?}");
+    // Mixes of data have few names.
+    let has_first_names = mix.data_percent > 50 || counts.first_names.iter().all(|count| *count > 0);
+    assert!(durability == Durability::Sync || has_first_names, "{counts:?}");
+    assert!(!mix.is_scattered || counts.in_compaction > 20, "{counts:?}");
     assert!(counts.losses > 100 && counts.in_recovery > 10 && counts.newer > 10, "{counts:?}");
 }
 
@@ -174,6 +212,19 @@ fn persistent_memory_of_limited_owners() {
 #[test]
 fn mapped_file_of_limited_owners() {
     campaign(Granule::Sector, Durability::Sync, LIMITED);
+}
+
+/// Free pages are scattered: files move so that others find space.
+const SCATTERED: Mix = Mix { data_percent: 90, is_scattered: true, ..MIX };
+
+#[test]
+fn persistent_memory_with_scattered_space() {
+    campaign(Granule::Word, Durability::EachOperation, SCATTERED);
+}
+
+#[test]
+fn mapped_file_with_scattered_space() {
+    campaign(Granule::Sector, Durability::Sync, SCATTERED);
 }
 
 /// Region and containers lose power together.

@@ -19,6 +19,7 @@ const NAMES: Mix = Mix {
     move_percent: 0,
     passthrough_percent: 0,
     limit_percent: 0,
+    is_scattered: false,
 };
 const DATA: Mix = Mix { names: 4, data_percent: 95, ..NAMES };
 const MANY: Mix = Mix { names: 3000, data_percent: 5, ..NAMES };

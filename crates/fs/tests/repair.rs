@@ -26,7 +26,11 @@ fn new(kind: Kind) -> New<'static> {
 /// `small` (5000 bytes of 1, two names), `other` (9000 bytes of 2), `large` (150,000 bytes of 3, in chunks),
 /// `link`, `dirs` with `below` (100 bytes of 4) and `deep`, and a null file.
 fn file_system() -> Fs {
-    let memory = format(Simulated::new(SIZE, Granule::Word));
+    file_system_of(SIZE)
+}
+
+fn file_system_of(size: u64) -> Fs {
+    let memory = format(Simulated::new(size, Granule::Word));
     let mut fs = FileSystem::open(memory, Durability::Sync).expect("the file system");
     let mut make = |parent: Ino, name: &[u8], kind: Kind, bytes: &[u8]| {
         let (ino, _) = fs.create_file(parent, name, &new(kind), NOW).expect("space");
@@ -485,6 +489,8 @@ fn a_lost_root_directory() {
 #[test]
 fn space_for_repairs_that_does_not_exist() {
     refuses("no space is free", |fs| {
+        // So small that no chunk is kept free.
+        *fs = file_system_of(20 << 16);
         let (ino, _) = find(fs, "spare");
         fs.unlink(Ino::ROOT, b"spare", NOW).expect("it");
         assert!(fs.inode(ino).is_err());

@@ -1,7 +1,7 @@
 //! Compares the space that files have with the chunk table.
 
 use super::Report;
-use crate::layout::chunk::{BIT_WORDS, Entry, Use};
+use crate::layout::chunk::{BIT_WORDS, Entry, Purpose, Use};
 use crate::layout::{Chunk, Geometry, Ino, Page};
 use crate::namespace::FileSystem;
 use crate::nvm::Memory;
@@ -58,11 +58,10 @@ impl Claims {
         self.inodes.insert(chunk, (index, free));
     }
 
-    /// Returns what the chunk table should have for a chunk with this wear: its entry and its page bits.
-    pub(crate) fn exact(&self, chunk: Chunk, wear: u32) -> (Entry, [u64; BIT_WORDS]) {
-        let entry = Entry { usage: Use::Free, wear, owner: 0, index: 0, free_inodes: 0 };
+    /// Returns what the chunk table should have for a chunk that has this entry: its entry and its page bits.
+    pub(crate) fn exact(&self, chunk: Chunk, entry: &Entry) -> (Entry, [u64; BIT_WORDS]) {
         let pages = self.page_words(chunk);
-        (self.expected(chunk, &entry, pages != [0; BIT_WORDS]), pages)
+        (self.expected(chunk, entry, pages != [0; BIT_WORDS]), pages)
     }
 
     fn page_words(&self, chunk: Chunk) -> [u64; 8] {
@@ -107,7 +106,9 @@ impl Claims {
             (None, Some((index, inodes))) if !has_pages => {
                 Entry { usage: Use::Inodes, owner: *index, free_inodes: *inodes as u32, ..free }
             }
-            (None, None) if has_pages => Entry { usage: Use::Pages, ..free },
+            (None, None) if has_pages => {
+                Entry { usage: Use::Pages, owner: entry.purpose().map_or(0, Purpose::owner), ..free }
+            }
             _ => free,
         }
     }

@@ -18,10 +18,29 @@ pub enum Use {
     System,
     /// Inodes; the owner is the index in the inode map.
     Inodes,
-    /// Pages, allocated one by one by the entry's bits.
+    /// Pages, allocated one by one by the entry's bits; the owner says [for what](Purpose).
     Pages,
     /// Data of one large file or directory; the owner is its inode.
     Data,
+}
+
+/// What the pages of a chunk are for. If space is short, they may serve either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Data of files, which can move.
+    Data,
+    /// Pages of directories, trees and attributes, which stay where they are.
+    Metadata,
+}
+
+impl Purpose {
+    /// Returns the owner in an entry of such a chunk.
+    pub const fn owner(self) -> u64 {
+        match self {
+            Self::Data => 0,
+            Self::Metadata => 1,
+        }
+    }
 }
 
 /// The fields of an entry.
@@ -31,7 +50,7 @@ pub struct Entry {
     pub usage: Use,
     /// How often the chunk has been allocated.
     pub wear: u32,
-    /// Inode, or index in the inode map; 0 for other uses.
+    /// Inode, index in the inode map, or purpose; 0 for other uses.
     pub owner: u64,
     /// Data: index of the chunk in its file.
     pub index: u64,
@@ -42,6 +61,15 @@ pub struct Entry {
 impl Entry {
     /// Bytes of the fields.
     pub const BYTES: usize = 64;
+
+    /// Returns what the pages of the chunk are for, if it has pages.
+    pub const fn purpose(&self) -> Option<Purpose> {
+        match self {
+            Self { usage: Use::Pages, owner: 0, .. } => Some(Purpose::Data),
+            Self { usage: Use::Pages, owner: 1, .. } => Some(Purpose::Metadata),
+            _ => None,
+        }
+    }
 
     /// Returns the bytes that hold the fields.
     pub fn encode(&self) -> [u8; Self::BYTES] {

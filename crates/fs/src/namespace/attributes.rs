@@ -7,6 +7,7 @@
 
 use super::FileSystem;
 use crate::error::{Error, Result};
+use crate::layout::chunk::Purpose;
 use crate::layout::inode::{ATTRIBUTE_BYTES_MAX, Inode};
 use crate::layout::quota;
 use crate::layout::{Ino, PAGE_BYTES, Page, Time};
@@ -158,7 +159,7 @@ impl<M: Memory> FileSystem<M> {
         let old = inode.attributes.take();
         if !stored.is_empty() {
             let pages = (stored.len() as u64).div_ceil(PAGE_BYTES) as u32;
-            let first: Page = self.space.take_pages(&mut self.store, pages)?;
+            let first: Page = self.space.take_pages(&mut self.store, pages, Purpose::Metadata)?;
             let mut contents = stored.to_vec();
             contents.resize(pages as usize * PAGE_BYTES as usize, 0);
             self.store.store_data(first.address(), &contents)?;

@@ -7,6 +7,7 @@
 use super::FileSystem;
 use super::tree::Mapped;
 use crate::error::{Error, Result};
+use crate::layout::chunk::Purpose;
 use crate::layout::inode::{Form, Inode, Kind};
 use crate::layout::{Ino, PAGE_BYTES, Page, Time};
 use crate::nvm::Memory;
@@ -25,6 +26,15 @@ pub(super) struct Segment {
     pub(super) at: Option<u64>,
     /// Number of bytes, at least 1.
     pub(super) len: u64,
+}
+
+/// How many pages a run that is too short gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wished {
+    /// As many as it needs.
+    Needed,
+    /// The next power of two, if there is space.
+    Ahead,
 }
 
 impl<M: Memory> FileSystem<M> {
@@ -108,7 +118,12 @@ impl<M: Memory> FileSystem<M> {
         while done < len {
             let part = &bytes[done..len.min(done + step as usize)];
             match self.stage(|fs| fs.write_step(ino, offset + done as u64, part, now)) {
-                Ok(()) => done += part.len(),
+                Ok(has_slack) => {
+                    done += part.len();
+                    if has_slack {
+                        self.slack.note(ino);
+                    }
+                }
                 Err(Error::NoSpace) if !has_left => {
                     // If it cannot leave, the next attempt fails, too.
                     let _ = self.leave(ino);
@@ -126,7 +141,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(done)
     }
 
-    fn write_step(&mut self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<()> {
+    /// Returns whether the file got pages ahead of need.
+    fn write_step(&mut self, ino: Ino, offset: u64, bytes: &[u8], now: Time) -> Result<bool> {
         let mut inode = self.file(ino)?;
         let end = offset + bytes.len() as u64;
         self.reject_growth(ino, &inode, end)?;
@@ -135,10 +151,10 @@ impl<M: Memory> FileSystem<M> {
             (inode.modified, inode.changed) = (now, now);
             self.set_inode(ino, &inode);
             self.note_heat(ino, &inode, &(offset..end));
-            return Ok(());
+            return Ok(false);
         }
         self.tiers.note_data(ino);
-        self.map_for_write(ino, &mut inode, offset..end)?;
+        let has_slack = self.map_for_write(ino, &mut inode, offset..end)?;
         let mut done = 0;
         while done < bytes.len() {
             let segment = self.segment(&inode, offset + done as u64);
@@ -152,7 +168,7 @@ impl<M: Memory> FileSystem<M> {
         (inode.modified, inode.changed) = (now, now);
         self.set_inode(ino, &inode);
         self.note_heat(ino, &inode, &(offset..end));
-        Ok(())
+        Ok(has_slack)
     }
 
     /// Returns the inode of a regular file.
@@ -165,8 +181,9 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 
-    /// Maps a range that is about to be written. What becomes visible beside it reads as zeros.
-    pub(super) fn map_for_write(&mut self, ino: Ino, inode: &mut Inode, range: Range<u64>) -> Result<()> {
+    /// Maps a range that is about to be written. What becomes visible beside it reads as zeros. Returns
+    /// whether the file got pages ahead of need.
+    pub(super) fn map_for_write(&mut self, ino: Ino, inode: &mut Inode, range: Range<u64>) -> Result<bool> {
         let needs_chunks =
             matches!(inode.form, Form::Tree { .. }) || range.end > self.geometry().run_bytes_max();
         if let Form::Run { first, pages } = inode.form
@@ -178,7 +195,12 @@ impl<M: Memory> FileSystem<M> {
             self.zero_mapped(inode, inode.size..range.start)?;
         }
         if !needs_chunks {
-            return self.grow_run(inode, range);
+            // A file that grows again is likely to go on growing.
+            let wished = match inode.form {
+                Form::Run { .. } => Wished::Ahead,
+                _ => Wished::Needed,
+            };
+            return self.grow_run(inode, range, wished);
         }
         let chunk_bytes = self.geometry().chunk_bytes;
         for index in range.start / chunk_bytes..range.end.div_ceil(chunk_bytes) {
@@ -186,7 +208,7 @@ impl<M: Memory> FileSystem<M> {
             let written = range.start.max(chunk.start)..range.end.min(chunk.end);
             self.map_chunk_for_write(ino, inode, index, chunk, written)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     pub(super) fn map_chunk_for_write(
@@ -213,23 +235,26 @@ impl<M: Memory> FileSystem<M> {
         Ok(())
     }
 
-    /// Makes a run long enough for the range; a run that is too short moves to a longer one.
-    pub(super) fn grow_run(&mut self, inode: &mut Inode, range: Range<u64>) -> Result<()> {
+    /// Makes a run long enough for the range; a run that is too short moves to a longer one. Returns whether
+    /// it has pages ahead of need then.
+    pub(super) fn grow_run(&mut self, inode: &mut Inode, range: Range<u64>, wished: Wished) -> Result<bool> {
         let old = match inode.form {
             Form::Run { first, pages } => Some((first, pages)),
             _ => None,
         };
         let old_bytes = old.map_or(0, |(_, pages)| u64::from(pages) * PAGE_BYTES);
         if range.end <= old_bytes {
-            return Ok(());
+            return Ok(false);
         }
         let needed = range.end.div_ceil(PAGE_BYTES) as u32;
         let max = (self.geometry().run_bytes_max() / PAGE_BYTES) as u32;
-        // A file that grows again is likely to go on growing; its run doubles.
-        let wished = if old.is_some() { needed.next_power_of_two().min(max) } else { needed };
-        let (first, pages) = match self.space.take_pages(&mut self.store, wished) {
+        let wished = match wished {
+            Wished::Needed => needed,
+            Wished::Ahead => needed.next_power_of_two().min(max),
+        };
+        let (first, pages) = match self.space.take_pages(&mut self.store, wished, Purpose::Data) {
             Ok(first) => (first, wished),
-            Err(Error::NoSpace) => (self.space.take_pages(&mut self.store, needed)?, needed),
+            Err(Error::NoSpace) => (self.space.take_pages(&mut self.store, needed, Purpose::Data)?, needed),
             Err(error) => return Err(error),
         };
         let kept = inode.size.min(old_bytes);
@@ -244,7 +269,7 @@ impl<M: Memory> FileSystem<M> {
         inode.pages += u64::from(pages);
         inode.forget_pages(old.map_or(0, |(_, pages)| pages.into()))?;
         inode.form = Form::Run { first, pages };
-        Ok(())
+        Ok(pages > needed)
     }
 
     /// Turns a run into a file with one chunk.
@@ -353,7 +378,7 @@ impl<M: Memory> FileSystem<M> {
             let pages = size.div_ceil(PAGE_BYTES) as u32;
             let run = match fs.chunk_at(&inode, 0) {
                 Some(Mapped { chunk, is_unwritten: false }) => {
-                    let first = fs.space.take_pages(&mut fs.store, pages)?;
+                    let first = fs.space.take_pages(&mut fs.store, pages, Purpose::Data)?;
                     fs.copy_data(fs.geometry().chunk_at(chunk), first.address(), size)?;
                     Some(first)
                 }
@@ -372,7 +397,7 @@ impl<M: Memory> FileSystem<M> {
         })
     }
 
-    fn shorten_run(&mut self, inode: &mut Inode, size: u64) -> Result<()> {
+    pub(super) fn shorten_run(&mut self, inode: &mut Inode, size: u64) -> Result<()> {
         let Form::Run { first, pages } = inode.form else { return Ok(()) };
         let needed = size.div_ceil(PAGE_BYTES) as u32;
         if needed >= pages {

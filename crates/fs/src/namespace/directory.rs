@@ -8,6 +8,7 @@
 
 use super::FileSystem;
 use crate::error::{Error, Result};
+use crate::layout::chunk::Purpose;
 use crate::layout::dirent::{self, Bytes, Entry, FIRST_POSITION};
 use crate::layout::inode::{Form, Inode};
 use crate::layout::{Ino, NAME_BYTES_MAX, PAGE_BYTES, Page};
@@ -118,7 +119,7 @@ impl<M: Memory> FileSystem<M> {
             return Ok(());
         }
         let pages = needed.next_power_of_two();
-        let first = self.space.take_pages(&mut self.store, pages)?;
+        let first = self.space.take_pages(&mut self.store, pages, Purpose::Metadata)?;
         directory.pages += u64::from(pages);
         directory.form = Form::Run { first, pages };
         self.move_table(directory, old, first.address())
@@ -210,7 +211,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     fn add_overflow_page(&mut self, directory: &mut Inode, contents: &Bytes) -> Result<Page> {
-        let page = self.space.take_pages(&mut self.store, 1)?;
+        let page = self.space.take_pages(&mut self.store, 1, Purpose::Metadata)?;
         directory.pages += 1;
         self.store.store_data(page.address(), contents)?;
         Ok(page)
@@ -391,7 +392,8 @@ mod tests {
         fs.remove_directory(Ino::ROOT, b"directory", NOW).expect("it is empty");
         fs.sync().expect("no failure");
         assert_eq!(fs.usage().free_pages, before);
-        assert!(crate::check::check(&fs).is_clean());
+        let report = crate::check::check(&fs);
+        assert!(report.is_clean(), "{report:#?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Moves of files between the region and containers: eviction and promotion.
 
+use super::data::Wished;
 use super::{FileSystem, Seek, lock};
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode};
@@ -415,7 +416,7 @@ impl<M: Memory> FileSystem<M> {
         self.reject_short(inode, container)?;
         let (size, chunk_bytes) = (inode.size, self.geometry().chunk_bytes);
         if size <= self.geometry().run_bytes_max() {
-            self.grow_run(inode, size..size)?;
+            self.grow_run(inode, size..size, Wished::Needed)?;
             return self.copy_part(inode, container, 0..size);
         }
         let mut offset = 0;

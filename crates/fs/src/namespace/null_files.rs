@@ -47,6 +47,7 @@ impl<M: Memory> FileSystem<M> {
         (inode.form, inode.pages) = (null.form, null.pages);
         inode.generation = null.generation.wrapping_add(1);
         self.set_inode(ino, inode);
+        self.slack.note(ino);
         Ok(Some(ino))
     }
 

@@ -1,6 +1,7 @@
 //! Requests about a file's space: allocation, holes, and copies between files.
 
 use super::FileSystem;
+use super::data::Wished;
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Inode};
 use crate::layout::{Ino, Time};
@@ -50,6 +51,9 @@ impl<M: Memory> FileSystem<M> {
                 self.reject_uncounted(&inode, range.end)?;
             }
             Allocate::Space { .. } | Allocate::Zero { .. } => self.reject_growth(ino, &inode, range.end)?,
+        }
+        if how != Allocate::PunchHole {
+            self.slack.keep(ino);
         }
         match how {
             Allocate::PunchHole => self.punch_hole(ino, range, now),
@@ -136,7 +140,7 @@ impl<M: Memory> FileSystem<M> {
         if matches!(inode.form, Form::Tree { .. }) || end > self.geometry().run_bytes_max() {
             return Ok(false);
         }
-        self.grow_run(inode, end..end)?;
+        self.grow_run(inode, end..end, Wished::Needed)?;
         Ok(true)
     }
 

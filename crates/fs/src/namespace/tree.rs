@@ -5,7 +5,7 @@
 
 use super::FileSystem;
 use crate::error::{Error, Result};
-use crate::layout::chunk::Use;
+use crate::layout::chunk::{Purpose, Use};
 use crate::layout::inode::{Form, Inode, TREE_BITS, UNWRITTEN};
 use crate::layout::{Chunk, Ino, PAGE_BYTES, Page};
 use crate::nvm::Memory;
@@ -140,7 +140,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     fn new_tree_page(&mut self, inode: &mut Inode) -> Result<Page> {
-        let page = self.space.take_pages(&mut self.store, 1)?;
+        let page = self.space.take_pages(&mut self.store, 1, Purpose::Metadata)?;
         self.store.zero_data(page.address(), PAGE_BYTES)?;
         inode.pages += 1;
         Ok(page)

@@ -43,6 +43,8 @@ struct History {
 struct Losses {
     random: SplitMix,
     per_event: u32,
+    /// Losses are tried before one in this many events.
+    one_in: u64,
     images: Vec<(u64, Simulated)>,
 }
 
@@ -79,7 +81,13 @@ impl Simulated {
 
     /// From now on, tries `per_event` power losses before each store, flush and fence, at random by `seed`.
     pub fn try_power_losses(&mut self, seed: u64, per_event: u32) {
-        self.losses = Some(Losses { random: SplitMix(seed), per_event, images: Vec::new() });
+        self.losses = Some(Losses { random: SplitMix(seed), per_event, one_in: 1, images: Vec::new() });
+    }
+
+    /// From now on, tries a power loss before one in `one_in` stores, flushes and fences, at random by
+    /// `seed`.
+    pub fn try_few_power_losses(&mut self, seed: u64, one_in: u64) {
+        self.losses = Some(Losses { random: SplitMix(seed), per_event: 1, one_in, images: Vec::new() });
     }
 
     /// Takes what the memory is after the power losses tried since the last call: each with the number of the
@@ -118,7 +126,8 @@ impl Simulated {
 
     fn event(&mut self) {
         if let Some(mut losses) = self.losses.take() {
-            for _ in 0..losses.per_event {
+            let is_tried = losses.one_in == 1 || losses.random.below(losses.one_in) == 0;
+            for _ in 0..if is_tried { losses.per_event } else { 0 } {
                 // Of the stores that are not durable, few, about half or most survive.
                 let lost_of_8 = 1 + losses.random.below(7);
                 let mut image = self.after_power_loss(|count| match losses.random.below(8) {

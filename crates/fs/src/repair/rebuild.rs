@@ -5,6 +5,7 @@ use super::files::are_damaged_limits;
 use super::survey::{Directory, Found, Survey};
 use super::{Outcome, Refusal, file};
 use crate::error::{Error, Result};
+use crate::layout::chunk::Purpose;
 use crate::layout::dirent::Entry;
 use crate::layout::inode::{Form, Inode, Kind};
 use crate::layout::{Ino, PAGE_BYTES, Time};
@@ -106,7 +107,7 @@ fn copy_run<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<()> {
         let mut inode = Inode { form: Form::Empty, ..inode };
         if needed > 0 {
             let (store, space) = fs.parts();
-            let to = space.take_pages(store, needed)?;
+            let to = space.take_pages(store, needed, Purpose::Data)?;
             fs.copy_data(first.address(), to.address(), u64::from(needed) * PAGE_BYTES)?;
             inode.form = Form::Run { first: to, pages: needed };
         }

@@ -5,7 +5,7 @@ use super::survey::{Directory, Survey};
 use super::{Outcome, file, files};
 use crate::check::examine;
 use crate::error::{Error, Result};
-use crate::layout::chunk::{BIT_WORDS, Entry, Use};
+use crate::layout::chunk::{BIT_WORDS, Entry, Purpose, Use};
 use crate::layout::dirent::{self, KIND_AT};
 use crate::layout::inode::{Form, Inode};
 use crate::layout::{BITMAP_SLOTS, Chunk, Ino, Page, Time};
@@ -142,7 +142,10 @@ fn entries<M: Memory>(
                 Entry { usage: Use::Inodes, owner: *index, free_inodes: *free, ..plain }
             }
             (None, Some((ino, index))) => Entry { usage: Use::Data, owner: ino.0, index: *index, ..plain },
-            (None, None) if !claimed.is_empty() => Entry { usage: Use::Pages, ..plain },
+            (None, None) if !claimed.is_empty() => {
+                let owner = old.and_then(|old| old.purpose()).map_or(0, Purpose::owner);
+                Entry { usage: Use::Pages, owner, ..plain }
+            }
             (None, None) => continue,
         };
         if entry.usage == Use::Pages {
@@ -185,8 +188,10 @@ pub(super) fn settle<M: Memory>(fs: &mut FileSystem<M>, outcome: &mut Outcome) -
     for chunk in (0..geometry.chunks()).map(Chunk) {
         let (store, space) = fs.parts();
         let wear = store.load_u32(geometry.entry_at(chunk) + 4);
-        let (entry, bits) = examined.claims.exact(chunk, wear);
-        if space.entry(store, chunk).ok() != Some(entry) {
+        let old = space.entry(store, chunk).ok();
+        let unknown = Entry { usage: Use::Free, wear, owner: 0, index: 0, free_inodes: 0 };
+        let (entry, bits) = examined.claims.exact(chunk, &old.unwrap_or(unknown));
+        if old != Some(entry) {
             outcome.repaired(format!("chunk {}: its entry of the chunk table", chunk.0));
         } else if entry.usage == Use::Pages && space.bits(store, chunk) != bits {
             outcome.repaired(format!("chunk {}: which of its pages are free", chunk.0));

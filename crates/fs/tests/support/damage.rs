@@ -26,6 +26,7 @@ const MIX: Mix = Mix {
     move_percent: 0,
     passthrough_percent: 0,
     limit_percent: 0,
+    is_scattered: false,
 };
 
 /// A file system that random operations have filled, and what it has.

@@ -93,6 +93,8 @@ pub enum Operation {
     Count {
         max: u64,
     },
+    /// Frees the pages that files have ahead of need.
+    Trim,
     /// Moves a file to a container, by one operation or step by step.
     Evict {
         file: u64,
@@ -144,11 +146,12 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns whether it moves files between the region and containers, which programs do not see.
+    /// Returns whether it moves data, which programs do not see.
     pub const fn is_move(&self) -> bool {
         matches!(
             self,
-            Self::Evict { .. }
+            Self::Trim
+                | Self::Evict { .. }
                 | Self::BeginEviction { .. }
                 | Self::FinishEvictions
                 | Self::Promote { .. }
@@ -182,6 +185,8 @@ pub struct Mix {
     pub passthrough_percent: u32,
     /// Share of operations that limit what users and groups have or leave little of a file, in percent.
     pub limit_percent: u32,
+    /// Whether the region begins full of small files, every second of which is removed.
+    pub is_scattered: bool,
 }
 
 fn files(model: &Model, wanted: impl Fn(Kind) -> bool) -> Vec<u64> {
@@ -389,13 +394,14 @@ impl Mix {
             _ => random.random_range(0..=len),
         };
         let offset = offset.min(max);
-        match random.random_range(0..10) {
-            0..5 => {
+        match random.random_range(0..21) {
+            20 => Operation::Trim,
+            0..10 => {
                 let bytes = self.bytes(random);
                 Operation::Write { file, offset: offset.min(max - bytes.len()), bytes }
             }
-            5 => Operation::Truncate { file, size: if random.random() { offset } else { 0 } },
-            6..8 => {
+            10..12 => Operation::Truncate { file, size: if random.random() { offset } else { 0 } },
+            12..16 => {
                 let to = random.random_range(offset..=max) + 1;
                 let keep_size = random.random();
                 let how = match random.random_range(0..3) {

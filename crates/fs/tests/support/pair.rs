@@ -11,7 +11,7 @@ use weir_fs::check::check;
 use weir_fs::error::Error;
 use weir_fs::layout::inode::{Form, Inode, Kind};
 use weir_fs::layout::superblock::Superblock;
-use weir_fs::layout::{Geometry, Ino, Time};
+use weir_fs::layout::{Geometry, Ino, Page, Time};
 use weir_fs::namespace::{
     Allocate, Change, Counting, Durability, Eviction, FileSystem, New, RenameHow, SetAttribute,
 };
@@ -77,6 +77,9 @@ pub fn open<M: Memory>(
     };
     FileSystem::open_with(memory, durability, |_, _| Ok(containers))
 }
+
+/// The first page of a small file's data, and the number of pages.
+pub type Run = (Page, u32);
 
 impl<M: Memory> Pair<M> {
     /// Mounts formatted memory.
@@ -167,6 +170,16 @@ impl<M: Memory> Pair<M> {
             _ => false,
         };
         Ok(found.is_ok() && (is_each || is_committed))
+    }
+
+    /// Returns where small files are in the region.
+    pub fn runs(&self) -> BTreeMap<u64, Run> {
+        let Self { fs: Some(fs), inos, .. } = self else { return BTreeMap::new() };
+        let run = |(id, ino): (&u64, &Ino)| match fs.inode(*ino).ok()?.form {
+            Form::Run { first, pages } => Some((*id, (first, pages))),
+            _ => None,
+        };
+        inos.iter().filter_map(run).collect()
     }
 
     /// Notes that everything up to now is durable.
@@ -351,6 +364,7 @@ impl<M: Memory> Pair<M> {
             Operation::RemoveAttribute { file, name } => fs.remove_attribute(ino(file), name, now)?,
             Operation::SetLimit { owner, limit } => fs.set_limit(*owner, *limit)?,
             Operation::Count { max } => drop(fs.count_inodes(*max)),
+            Operation::Trim => fs.trim_all()?,
             Operation::OpenPassthrough { .. }
             | Operation::WriteBehind { .. }
             | Operation::ClosePassthrough { .. }
@@ -553,7 +567,7 @@ impl<M: Memory> Pair<M> {
             Operation::WriteBehind { .. } => {}
             Operation::Pin { file, .. } => model.change(*file).changed = now,
             Operation::Remount => model.unnamed.clear(),
-            Operation::Sync | Operation::Count { .. } => {}
+            Operation::Sync | Operation::Count { .. } | Operation::Trim => {}
             moves => debug_assert!(moves.is_move()),
         }
         Ok(())
