@@ -18,7 +18,7 @@ pub use mounts::{MountPoint, UnmountError, mounts, unmount};
 
 use crate::error::{Error, Result};
 use crate::layout::Time;
-use crate::namespace::FileSystem;
+use crate::namespace::{FileSystem, WEAR_GAP};
 use crate::nvm::Memory;
 use fuser::{Config, MountOption, Session, SessionACL};
 use handler::{Handler, Place, TellEnd};
@@ -31,6 +31,8 @@ use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, SystemTime};
 use worker_thread::WorkerThread;
 
+/// Chunks from which data moves at a time so that chunks wear alike.
+const LEVELLED_MAX: usize = 32;
 /// Threads that answer requests.
 const THREADS: usize = 4;
 
@@ -182,6 +184,7 @@ fn wait<M: Memory>(
     interval: Duration,
     events: &Receiver<Event>,
 ) -> io::Result<End> {
+    let mut levelled_at = 0;
     loop {
         match events.recv_timeout(interval) {
             Err(RecvTimeoutError::Timeout) => {
@@ -190,6 +193,7 @@ fn wait<M: Memory>(
                     while matches!(shared.write().trim(), Ok(true)) {}
                     shared.write().age_slack();
                 }
+                level_wear(shared, &mut levelled_at);
                 if shared.read().is_dirty() {
                     let _ = shared.sync();
                 }
@@ -223,6 +227,22 @@ fn wait<M: Memory>(
                 fs.sync().map_err(io::Error::other)?;
                 return Ok(End::Unmounted);
             }
+        }
+    }
+}
+
+/// Moves data so that chunks wear alike, once enough was written since the last time.
+fn level_wear<M: Memory>(shared: &Shared<M>, levelled_at: &mut u64) {
+    let events = shared.read().store().wear_events();
+    if events - *levelled_at < u64::from(WEAR_GAP) || shared.read().is_read_only() {
+        return;
+    }
+    *levelled_at = events;
+    for _ in 0..LEVELLED_MAX {
+        let Some(plan) = shared.read().plan_levelling(WEAR_GAP) else { break };
+        // A failure shows in the next `fsync`.
+        if shared.write().level(&plan).is_err() {
+            break;
         }
     }
 }

@@ -25,6 +25,7 @@ mod sweep;
 pub(crate) mod tier_changes;
 pub(crate) mod tree;
 mod unnamed;
+mod wear;
 
 pub use crate::tiers::Seek;
 pub use attributes::{ACCESS_LIST, SetAttribute};
@@ -38,6 +39,7 @@ pub use rename::RenameHow;
 pub use space_requests::Allocate;
 pub use sweep::Scan;
 pub use tier_changes::{BlockReason, Blocked};
+pub use wear::{Levelling, WEAR_GAP};
 
 use crate::error::{Error, Result};
 use crate::layout::chunk::{Entry, Use};
@@ -85,6 +87,8 @@ pub struct FileSystem<M> {
     /// Files that were created without a name and may get their first one.
     linkable: FxHashSet<Ino>,
     slack: Slack,
+    /// Chunks with data that is written over.
+    written_over: FxHashSet<Chunk>,
     durability: Durability,
     read_only: bool,
     /// References that keep inodes without a name.
@@ -264,12 +268,13 @@ impl<M: Memory> FileSystem<M> {
     }
 
     fn assemble(
-        store: Store<M>,
+        mut store: Store<M>,
         superblock: Superblock,
         space: Space,
         inodes: InodeIndex,
         read_only: bool,
     ) -> Self {
+        store.set_chunk_bytes(superblock.geometry.chunk_bytes);
         Self {
             store,
             superblock,
@@ -280,6 +285,7 @@ impl<M: Memory> FileSystem<M> {
             fresh_null_files: FxHashSet::default(),
             linkable: FxHashSet::default(),
             slack: Slack::default(),
+            written_over: FxHashSet::default(),
             durability: Durability::Sync,
             read_only,
             references: Mutex::default(),
@@ -356,6 +362,7 @@ impl<M: Memory> FileSystem<M> {
         if self.store.staged_lines() > self.store.group_lines_max() / 2 {
             self.commit()?;
         }
+        self.count_wear();
         let mut reliefs = 0;
         loop {
             self.store.begin();

@@ -199,10 +199,8 @@ impl Space {
         owner: u64,
         index: u64,
     ) -> Result<Chunk> {
-        let (wear, chunk) = self.chunks.pop_first().ok_or(Error::NoSpace)?;
-        self.steps.push(Step::Chunk(chunk, wear));
-        let entry = Entry { usage, wear: wear.saturating_add(1), owner, index, free_inodes: 0 };
-        self.set_entry(store, chunk, &entry);
+        let (_, chunk) = *self.chunks.first().ok_or(Error::NoSpace)?;
+        self.take_this_chunk(store, chunk, usage, owner, index)?;
         Ok(chunk)
     }
 
@@ -264,10 +262,8 @@ impl Space {
 
     /// Divides a free chunk into pages.
     fn divide_chunk<M: Memory>(&mut self, store: &mut Store<M>, purpose: Purpose) -> Result<Chunk> {
-        let chunk = self.take_any_chunk(store, Use::Pages, purpose.owner(), 0)?;
-        self.set_bits(store, chunk, &[0; BIT_WORDS]);
-        self.add_divided(chunk, [0; BIT_WORDS]);
-        self.steps.push(Step::Divided(chunk));
+        let (_, chunk) = *self.chunks.first().ok_or(Error::NoSpace)?;
+        self.divide_this(store, chunk, purpose)?;
         Ok(chunk)
     }
 
@@ -319,6 +315,61 @@ impl Space {
     /// Returns `NoSpace` if no chunk is free.
     pub fn divide_reserved<M: Memory>(&mut self, store: &mut Store<M>) -> Result<Chunk> {
         self.divide_chunk(store, Purpose::Data)
+    }
+
+    /// Returns the free chunks with the least and the most wear.
+    pub fn free_by_wear(&self) -> Option<((u32, Chunk), (u32, Chunk))> {
+        Some((*self.chunks.first()?, *self.chunks.last()?))
+    }
+
+    /// Returns whether a chunk is free and can be allocated.
+    pub fn is_free<M: Memory>(&self, store: &Store<M>, chunk: Chunk) -> bool {
+        self.entry(store, chunk).is_ok_and(|entry| self.chunks.contains(&(entry.wear, chunk)))
+    }
+
+    /// Returns whether a chunk is known to have pages which stay where they are.
+    pub fn is_fixed(&self, chunk: Chunk) -> bool {
+        self.fixed.contains(&chunk)
+    }
+
+    /// Takes a free chunk, even one of those that are kept free.
+    ///
+    /// # Errors
+    /// Returns `NoSpace` if it is not free.
+    pub fn take_this_chunk<M: Memory>(
+        &mut self,
+        store: &mut Store<M>,
+        chunk: Chunk,
+        usage: Use,
+        owner: u64,
+        index: u64,
+    ) -> Result<()> {
+        let wear = self.entry(store, chunk)?.wear;
+        if !self.chunks.remove(&(wear, chunk)) {
+            return Err(Error::NoSpace);
+        }
+        self.steps.push(Step::Chunk(chunk, wear));
+        let entry = Entry { usage, wear: wear.saturating_add(1), owner, index, free_inodes: 0 };
+        self.set_entry(store, chunk, &entry);
+        store.note_allocated(chunk);
+        Ok(())
+    }
+
+    /// Divides a free chunk into pages, even one of those that are kept free.
+    ///
+    /// # Errors
+    /// Returns `NoSpace` if it is not free.
+    pub fn divide_this<M: Memory>(
+        &mut self,
+        store: &mut Store<M>,
+        chunk: Chunk,
+        purpose: Purpose,
+    ) -> Result<()> {
+        self.take_this_chunk(store, chunk, Use::Pages, purpose.owner(), 0)?;
+        self.set_bits(store, chunk, &[0; BIT_WORDS]);
+        self.add_divided(chunk, [0; BIT_WORDS]);
+        self.steps.push(Step::Divided(chunk));
+        Ok(())
     }
 
     /// Returns whether a chunk is free, even if it is one of those that are kept free.

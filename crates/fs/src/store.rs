@@ -15,10 +15,13 @@
 
 use crate::error::{Error, Result};
 use crate::layout::superblock::checksum;
+use crate::layout::{Chunk, Geometry};
 use crate::nvm::{LINE_BYTES, Memory};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 
+/// Chunks whose wear is noted at a time.
+const WORN_MAX: usize = 32;
 const MAGIC: [u8; 8] = *b"weirlog\0";
 const LINE: usize = LINE_BYTES as usize;
 
@@ -39,6 +42,15 @@ pub struct Store<M> {
     failed: bool,
     /// Commits so far.
     commits: u64,
+    /// Bytes of a chunk.
+    chunk_bytes: u64,
+    /// Bytes of data that were stored in each chunk since its wear was counted last; negative as long as its
+    /// allocation has counted more.
+    written: FxHashMap<Chunk, i64>,
+    /// Chunks in which as much data was stored as they have bytes, once for each time.
+    worn: Vec<Chunk>,
+    /// How often the wear of a chunk rose.
+    wear_events: u64,
 }
 
 impl<M: Memory> Store<M> {
@@ -59,6 +71,10 @@ impl<M: Memory> Store<M> {
             has_unfenced: false,
             failed: false,
             commits: 0,
+            chunk_bytes: Geometry::CHUNK_BYTES,
+            written: FxHashMap::default(),
+            worn: Vec::new(),
+            wear_events: 0,
         };
         if let Some((sequence, lines)) = read_log(&store.memory, log_at, log_bytes)? {
             store.sequence = sequence;
@@ -209,6 +225,7 @@ impl<M: Memory> Store<M> {
         self.reject_staged(at, bytes.len() as u64)?;
         self.memory.store(at, bytes);
         self.memory.flush(at, bytes.len() as u64);
+        self.note_written(at, bytes.len() as u64);
         self.has_unfenced = true;
         Ok(())
     }
@@ -221,8 +238,50 @@ impl<M: Memory> Store<M> {
         self.reject_staged(at, len)?;
         self.memory.zero(at, len);
         self.memory.flush(at, len);
+        self.note_written(at, len);
         self.has_unfenced = true;
         Ok(())
+    }
+
+    /// Sets the size of the chunks whose wear is counted.
+    pub const fn set_chunk_bytes(&mut self, bytes: u64) {
+        self.chunk_bytes = bytes;
+    }
+
+    fn note_written(&mut self, mut at: u64, len: u64) {
+        let end = at + len;
+        while at < end {
+            let index = at / self.chunk_bytes;
+            let stop = end.min((index + 1) * self.chunk_bytes);
+            let chunk = Chunk(index as u32);
+            let written = self.written.entry(chunk).or_default();
+            *written += (stop - at) as i64;
+            if *written >= self.chunk_bytes as i64 {
+                *written -= self.chunk_bytes as i64;
+                self.worn.push(chunk);
+                self.wear_events += 1;
+            }
+            at = stop;
+        }
+    }
+
+    /// Notes that a chunk was allocated, which counts as wear like a chunk of data.
+    pub fn note_allocated(&mut self, chunk: Chunk) {
+        self.written.insert(chunk, -(self.chunk_bytes as i64));
+        self.worn.retain(|worn| *worn != chunk);
+        self.wear_events += 1;
+    }
+
+    /// Returns how often the wear of a chunk rose since the region was opened.
+    pub const fn wear_events(&self) -> u64 {
+        self.wear_events
+    }
+
+    /// Takes chunks in which as much data was stored as they have bytes, once for each time, and at most as
+    /// many as one group can note.
+    pub fn take_worn(&mut self) -> Vec<Chunk> {
+        let count = self.worn.len().min(WORN_MAX);
+        self.worn.drain(..count).collect()
     }
 
     /// Begins an operation, which [`abort`](Self::abort) can take back.

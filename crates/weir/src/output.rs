@@ -17,6 +17,7 @@ pub use width::Width;
 
 use crate::failure::Failure;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 
@@ -26,7 +27,7 @@ static FIRST_ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Prints `document` with `--json`, else the result of `human`.
 pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> String) {
     if !json {
-        return print_text(&human());
+        return print_text(&printable(&human()));
     }
     match serde_json::to_string_pretty(document) {
         Ok(text) => print_text(&text),
@@ -38,6 +39,16 @@ pub fn print(json: bool, document: &impl Serialize, human: impl FnOnce() -> Stri
 pub fn print_text(text: &str) {
     let mut out = io::stdout().lock();
     record_result(writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()));
+}
+
+/// Escapes characters that control terminals: names of files and volumes may have them.
+fn printable(text: &str) -> Cow<'_, str> {
+    let controls = |char: char| char.is_control() && !matches!(char, '\n' | '\t');
+    if !text.contains(controls) {
+        return text.into();
+    }
+    let escape = |char| if controls(char) { char.escape_default().to_string() } else { String::from(char) };
+    text.chars().map(escape).collect::<String>().into()
 }
 
 /// Records the result of a write to standard output.
@@ -68,7 +79,7 @@ pub fn finish() -> Result<(), Failure> {
 
 /// Prints a message on standard error, folded to the terminal's width. An error of the write is ignored.
 pub fn print_stderr(message: &str) {
-    let text = Width::of_stderr().fold(message);
+    let text = Width::of_stderr().fold(&printable(message));
     // There is nowhere left to report an error of standard error.
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
@@ -81,4 +92,18 @@ pub fn table<const N: usize>(
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
     Table::new(heading, rows).text(width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn names_do_not_control_the_terminal() {
+        assert_eq!(
+            printable("a\u{1b}[2Jb\r\u{9b}1m\u{7f}\n\tc é磁"),
+            "a\\u{1b}[2Jb\\r\\u{9b}1m\\u{7f}\n\tc é磁"
+        );
+        assert!(matches!(printable("plain\n"), std::borrow::Cow::Borrowed(_)));
+    }
 }

@@ -48,7 +48,8 @@ impl Purpose {
 pub struct Entry {
     /// What the chunk is used for.
     pub usage: Use,
-    /// How often the chunk has been allocated.
+    /// How often as many bytes as the chunk has were written to it as data, and at least how often it was
+    /// allocated.
     pub wear: u32,
     /// Inode, index in the inode map, or purpose; 0 for other uses.
     pub owner: u64,

@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 
 /// The data of a small file.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+pub(super) struct Run {
     ino: Ino,
     first: Page,
-    pages: u32,
+    pub(super) pages: u32,
 }
 
 impl<M: Memory> FileSystem<M> {
@@ -53,7 +53,7 @@ impl<M: Memory> FileSystem<M> {
     }
 
     /// Returns the runs of files in some chunks, by chunk.
-    fn runs_in(&self, chunks: &[Chunk]) -> FxHashMap<Chunk, Vec<Run>> {
+    pub(super) fn runs_in(&self, chunks: &[Chunk]) -> FxHashMap<Chunk, Vec<Run>> {
         let mut runs: FxHashMap<_, _> = chunks.iter().map(|chunk| (*chunk, Vec::new())).collect();
         let mut scan = Scan::default();
         let mut look = |ino, form, kind| {
@@ -67,8 +67,14 @@ impl<M: Memory> FileSystem<M> {
         runs
     }
 
+    /// Returns whether a file still has this run.
+    pub(super) fn has_run(&self, run: &Run) -> bool {
+        let form = Form::Run { first: run.first, pages: run.pages };
+        self.inode(run.ino).is_ok_and(|inode| inode.form == form)
+    }
+
     /// Moves a run to a chunk; without one, to a free chunk. Returns the chunk.
-    fn move_run(&mut self, run: Run, target: Option<Chunk>) -> Result<Chunk> {
+    pub(super) fn move_run(&mut self, run: Run, target: Option<Chunk>) -> Result<Chunk> {
         let Run { ino, first, pages } = run;
         let mut inode = self.inode(ino)?;
         if inode.form != (Form::Run { first, pages }) {

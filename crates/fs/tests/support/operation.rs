@@ -95,6 +95,8 @@ pub enum Operation {
     },
     /// Frees the pages that files have ahead of need.
     Trim,
+    /// Moves data so that chunks wear alike.
+    Level,
     /// Moves a file to a container, by one operation or step by step.
     Evict {
         file: u64,
@@ -151,6 +153,7 @@ impl Operation {
         matches!(
             self,
             Self::Trim
+                | Self::Level
                 | Self::Evict { .. }
                 | Self::BeginEviction { .. }
                 | Self::FinishEvictions
@@ -395,7 +398,7 @@ impl Mix {
         };
         let offset = offset.min(max);
         match random.random_range(0..21) {
-            20 => Operation::Trim,
+            20 => [Operation::Trim, Operation::Level][random.random_range(0..2)].clone(),
             0..10 => {
                 let bytes = self.bytes(random);
                 Operation::Write { file, offset: offset.min(max - bytes.len()), bytes }

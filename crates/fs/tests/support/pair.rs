@@ -365,6 +365,7 @@ impl<M: Memory> Pair<M> {
             Operation::SetLimit { owner, limit } => fs.set_limit(*owner, *limit)?,
             Operation::Count { max } => drop(fs.count_inodes(*max)),
             Operation::Trim => fs.trim_all()?,
+            Operation::Level => fs.plan_levelling(0).map_or(Ok(()), |plan| fs.level(&plan))?,
             Operation::OpenPassthrough { .. }
             | Operation::WriteBehind { .. }
             | Operation::ClosePassthrough { .. }
@@ -567,7 +568,7 @@ impl<M: Memory> Pair<M> {
             Operation::WriteBehind { .. } => {}
             Operation::Pin { file, .. } => model.change(*file).changed = now,
             Operation::Remount => model.unnamed.clear(),
-            Operation::Sync | Operation::Count { .. } | Operation::Trim => {}
+            Operation::Sync | Operation::Count { .. } | Operation::Trim | Operation::Level => {}
             moves => debug_assert!(moves.is_move()),
         }
         Ok(())

@@ -1,0 +1,106 @@
+//! Wear is counted, and stays even whatever rests and whatever is written over.
+
+use super::*;
+use crate::check::check;
+use crate::layout::PAGE_BYTES;
+use crate::testing::{Fs, NOW, contents, file, file_system};
+
+const GAP: u32 = 4;
+
+/// Returns the least and the most wear of the chunks that are free or have data.
+fn wear(fs: &Fs) -> (u32, u32) {
+    let chunks = (fs.geometry().system_chunks()..fs.geometry().chunks()).map(Chunk);
+    let entries = chunks.map(|chunk| fs.space.entry(&fs.store, chunk).expect("sound"));
+    let counted = entries.filter(|entry| match entry.usage {
+        Use::Free | Use::Data => true,
+        _ => entry.purpose() == Some(Purpose::Data),
+    });
+    let wear: Vec<_> = counted.map(|entry| entry.wear).collect();
+    (*wear.iter().min().expect("chunks"), *wear.iter().max().expect("chunks"))
+}
+
+/// Writes over a file, part by part, and levels wear in between if `levels`; returns the largest difference.
+fn write_over(fs: &mut Fs, hot: Ino, times: u32, levels: bool) -> u32 {
+    let bytes = contents(hot, fs.inode(hot).expect("it exists").size);
+    let mut most = 0;
+    for _ in 0..times {
+        for (nth, part) in bytes.chunks(4 * PAGE_BYTES as usize).enumerate() {
+            fs.write(hot, nth as u64 * 4 * PAGE_BYTES, part, NOW).expect("space");
+        }
+        for step in 0.. {
+            let Some(plan) = fs.plan_levelling(GAP).filter(|_| levels) else { break };
+            assert!(step < 100, "levelling does not end: {plan:?}, {:?}", wear(fs));
+            fs.level(&plan).expect("no failure");
+            fs.sync().expect("no failure");
+        }
+        let (least, greatest) = wear(fs);
+        most = most.max(greatest - least);
+    }
+    most
+}
+
+#[track_caller]
+fn verify(fs: &Fs, files: &[Ino]) {
+    for ino in files {
+        let mut bytes = vec![0; fs.inode(*ino).expect("it exists").size as usize];
+        fs.read(*ino, 0, &mut bytes).expect("it");
+        assert!(bytes == contents(*ino, bytes.len() as u64), "inode {} has other contents", ino.0);
+    }
+    let report = check(fs);
+    assert!(report.is_clean(), "{report:#?}");
+}
+
+/// A region in which large and small files rest, and the file that is written over.
+fn sample(hot_bytes: u64) -> (Fs, Ino, Vec<Ino>) {
+    let (mut fs, _) = file_system(&[]);
+    let chunk = fs.geometry().chunk_bytes;
+    let mut files = vec![file(&mut fs, "large", 10 * chunk - 100)];
+    files.extend((0..20).map(|nth| file(&mut fs, &format!("small{nth}"), 3 * PAGE_BYTES)));
+    let hot = file(&mut fs, "hot", hot_bytes);
+    files.push(hot);
+    fs.sync().expect("no failure");
+    (fs, hot, files)
+}
+
+#[test]
+fn what_is_written_over_moves_and_so_does_what_rests() {
+    for hot_bytes in [2 << 16, 5 * PAGE_BYTES] {
+        let (mut fs, hot, files) = sample(hot_bytes);
+        let without = write_over(&mut fs, hot, 120, false);
+        assert!(without > 30, "{without} without levelling");
+        verify(&fs, &files);
+        let (mut fs, hot, files) = sample(hot_bytes);
+        // A round may write each chunk once, and a move counts once.
+        let most = write_over(&mut fs, hot, 500, true);
+        assert!(most <= 2 * GAP + 3, "chunks of data differ by {most}");
+        assert!(wear(&fs).0 > 2, "all take part: {:?}", wear(&fs));
+        verify(&fs, &files);
+    }
+}
+
+#[test]
+fn wear_counts_what_is_written_and_survives_a_mount() {
+    let (mut fs, hot, files) = sample(1 << 16);
+    let before = wear(&fs);
+    write_over(&mut fs, hot, 11, false);
+    fs.sync().expect("no failure");
+    let after = wear(&fs);
+    assert_eq!(after.1 - before.1, 10, "the first time fills what was allocated");
+    let fs = crate::testing::open(fs.into_memory(), &crate::tiers::SimulatedContainers::default());
+    assert_eq!(wear(&fs), after);
+    verify(&fs, &files);
+}
+
+#[test]
+fn without_a_difference_nothing_moves() {
+    let (mut fs, _, files) = sample(1 << 16);
+    assert!(fs.plan_levelling(GAP).is_none());
+    // What was planned before a change is left alone.
+    let hot = files[files.len() - 1];
+    write_over(&mut fs, hot, 20, false);
+    let plan = fs.plan_levelling(GAP).expect("one chunk differs");
+    fs.truncate(hot, 0, NOW).expect("no failure");
+    fs.sync().expect("no failure");
+    fs.level(&plan).expect("no failure");
+    assert!(check(&fs).is_clean());
+}
