@@ -162,17 +162,21 @@ impl Mount {
     pub(crate) fn stop(&mut self) {
         self.evictor = None;
         let Some(server) = self.server.take() else { return };
+        self.unmount();
+        assert_eq!(server.join().expect("the server ends").expect("without an error"), End::Unmounted);
+        let memory = self.memory(false);
+        let fs = FileSystem::open_read_only_with(memory, containers).expect("the file system");
+        let report = check_with_containers(&fs);
+        assert!(report.is_clean() && report.orphans == 0, "{report:#?}");
+    }
+
+    fn unmount(&self) {
         // A program that another test starts has this test's files open until it runs.
         let unmounted = (0..200).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             fuse::unmount(&self.path(""), false).is_ok()
         });
         assert!(unmounted, "it is not in use");
-        assert_eq!(server.join().expect("the server ends").expect("without an error"), End::Unmounted);
-        let memory = self.memory(false);
-        let fs = FileSystem::open_read_only_with(memory, containers).expect("the file system");
-        let report = check_with_containers(&fs);
-        assert!(report.is_clean() && report.orphans == 0, "{report:#?}");
     }
 
     /// Runs a shell script in the file system; `false` if one of the programs is not installed.
@@ -249,20 +253,30 @@ pub(crate) fn serve_if_asked() {
     let Some(directory) = std::env::var_os("WEIR_FS_SERVE").map(PathBuf::from) else { return };
     let memory = Mapped::open(&directory.join("region"), true).expect("the region");
     let fs = FileSystem::open_with(memory, Durability::Sync, containers).expect("the file system");
-    let _ = fuse::serve(fs, &directory.join("mount"), &options(), |_| ());
+    let passthrough = std::env::var_os("WEIR_FS_PASSTHROUGH").is_some();
+    let options = MountOptions { passthrough, ..options() };
+    let _ = fuse::serve(fs, &directory.join("mount"), &options, |_| ());
 }
 
 /// Serves a mount in a process of its own: this program, which runs [`SERVER`] alone.
 pub(crate) fn serve_in_process(mount: &mut Mount) -> Child {
     mount.stop();
-    let server = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", SERVER])
-        .env("WEIR_FS_SERVE", mount.directory.path())
-        .stdout(Stdio::null())
-        .spawn();
+    let mut server = Command::new(std::env::current_exe().expect("this program"));
+    if mount.options.passthrough {
+        server.env("WEIR_FS_PASSTHROUGH", "1");
+    }
+    server.args(["--exact", SERVER]).env("WEIR_FS_SERVE", mount.directory.path()).stdout(Stdio::null());
+    let server = server.spawn();
     let root = fs::metadata(mount.directory.path()).expect("a directory").dev();
     while fs::metadata(mount.path("")).map_or(root, |it| it.dev()) == root {
         std::thread::sleep(Duration::from_millis(5));
     }
     server.expect("this program starts")
+}
+
+/// Unmounts what [`serve_in_process`] serves, and serves it in this process.
+pub(crate) fn serve_here(mount: &mut Mount, mut server: Child) {
+    mount.unmount();
+    assert!(server.wait().expect("the server ends").success());
+    mount.start();
 }
