@@ -1,7 +1,9 @@
 //! Real programs in a mounted file system.
 
 use crate::fs::{Region, can_mount};
+use crate::fs_tiers::tier_files;
 use crate::harness::installed;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -123,5 +125,71 @@ fn rsync_finds_no_difference() {
         tree.display()
     );
     run(&region, &verify);
+    region.unmount();
+}
+
+/// A crate with a build script, modules, and tests.
+const CRATE: [(&str, &str); 7] = [
+    ("Cargo.toml", "[package]\nname = \"sample\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n"),
+    ("words", "one two three\n"),
+    (
+        "build.rs",
+        "fn main() {
+             println!(\"cargo:rerun-if-changed=words\");
+             let count = std::fs::read_to_string(\"words\").unwrap().split_whitespace().count();
+             let out = std::path::PathBuf::from(std::env::var_os(\"OUT_DIR\").unwrap());
+             std::fs::write(out.join(\"count.rs\"), format!(\"{count}\")).unwrap();
+         }",
+    ),
+    ("src/counts.rs", "pub const WORDS: usize = include!(concat!(env!(\"OUT_DIR\"), \"/count.rs\"));"),
+    ("src/text.rs", "pub fn text(count: usize) -> String { format!(\"{count} words\") }"),
+    (
+        "src/lib.rs",
+        "pub mod counts;
+         pub mod text;
+         #[test]
+         fn words_are_counted() { assert!(text::text(counts::WORDS).starts_with(char::is_numeric)); }",
+    ),
+    ("src/main.rs", "fn main() { println!(\"{}\", sample::text::text(sample::counts::WORDS)); }"),
+];
+
+/// A part of the target directory is in containers. Cargo decides by times of files what to build again, so
+/// these have to be kept, too.
+#[test]
+fn cargo_builds_and_tests_a_crate() {
+    if !can_mount() || !installed(&["cargo", "rustc", "cc"]) {
+        return;
+    }
+    let region = Region::with("16MiB", &["ssd", "hdd"], &["--flash", "ssd", "--disk", "hdd"]);
+    region.mount();
+    fs::create_dir(region.path("src")).expect("space");
+    for (name, text) in CRATE {
+        fs::write(region.path(name), text).expect("space");
+    }
+    // What this test itself is built with does not apply to the crate.
+    let cargo = "
+        export CARGO_TARGET_DIR=$PWD/target CARGO_INCREMENTAL=1
+        unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_TARGET
+        builds() { cargo build --offline -v >log 2>&1 || { cat log; exit 1; }; }
+        prints() { test \"$(target/debug/sample)\" = \"$1\"; }";
+    let build = "
+        builds
+        prints '3 words'
+        cargo test --offline
+        builds; grep -q 'Fresh sample' log
+        sleep 0.01
+        sed -i 's/words/WORDS/' src/text.rs
+        builds; grep -q 'Dirty sample' log; prints '3 WORDS'
+        sleep 0.01
+        echo four >>words
+        builds; grep -q 'Running.*build-script-build' log; prints '4 WORDS'";
+    run(&region, &format!("{cargo}\n{build}"));
+    assert!(tier_files(&region, "files") > 0, "a part of the target directory is in containers");
+    region.unmount();
+    region.mount();
+    run(
+        &region,
+        &format!("{cargo}\nbuilds; grep -q 'Fresh sample' log; prints '4 WORDS'; cargo test --offline"),
+    );
     region.unmount();
 }
