@@ -8,7 +8,8 @@
 //! [`cache`] plays a trace to caches of any size and policy, without time; [`analysis`] computes a trace's
 //! characteristics; [`advise`] searches for the devices to buy for it. [`flash`] simulates a NAND device:
 //! what it writes, how it wears and how fast it responds; [`flash_cache`] a cache whose blocks lie in the log
-//! of a flash device; [`logs`] stacks logs; [`fs`] runs programs on a file system over NVM and drives.
+//! of a flash device; [`logs`] stacks logs; [`fs`] runs programs on a file system over NVM and drives;
+//! [`memory`] says what a file system in memory costs its processor.
 //!
 //! The load, the pool and a seed determine everything: two runs with the same inputs are identical.
 //!
@@ -24,6 +25,7 @@ pub mod flash_cache;
 pub mod fs;
 pub mod load;
 pub mod logs;
+pub mod memory;
 pub mod place;
 pub mod plot;
 mod responses;
