@@ -9,6 +9,7 @@
 //! | `untar` | writes files as fast as they are decompressed | `files=12680 size=30KB-1MB mean=123KB` |
 //! | `kernel-compile` | compiles sources, mostly processor time | `files=1500 sources=6000 source=12KB` |
 //!
+//! Transactions of `postmark` only read with `mix=reads`, and do not read with `mix=changes`.
 //! `scale=` multiplies the number of files and of transactions: `1/8`.
 
 mod filebench;

@@ -8,10 +8,25 @@ use std::ops::RangeInclusive;
 use weir_model::{Bytes, Nanos};
 use weir_policy::eviction::items::FileKey;
 
-/// The load. A transaction reads or appends, and creates or removes, each by a coin toss; an append ends
-/// below the largest size.
+/// What a transaction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mix {
+    /// Reads or appends, and creates or removes, each by a coin toss.
+    All,
+    /// Reads only.
+    Reads,
+    /// Appends, and creates or removes.
+    Changes,
+}
+
+impl Mix {
+    const NAMES: [(&str, Self); 3] = [("all", Self::All), ("reads", Self::Reads), ("changes", Self::Changes)];
+}
+
+/// The load. An append ends below the largest size.
 #[derive(Debug)]
 pub(super) struct Postmark {
+    mix: Mix,
     sizes: RangeInclusive<u64>,
     random: LoadRng,
     /// Files that exist, and their sizes.
@@ -32,6 +47,7 @@ impl Postmark {
             created: 0,
             at_first: words.count("files", 70_000)?,
             transactions: words.count("transactions", 200_000)?,
+            mix: Mix::NAMES[words.one_of("mix", &Mix::NAMES.map(|(name, _)| name))?].1,
             pending: VecDeque::new(),
         })
     }
@@ -53,13 +69,22 @@ impl Postmark {
         if let Some(at) = self.pick() {
             let (file, size) = self.files[at];
             let room = self.sizes.end() - size;
-            if self.random.below(2) == 0 {
+            let reads = match self.mix {
+                Mix::All => self.random.below(2) == 0,
+                Mix::Reads => true,
+                Mix::Changes => false,
+            };
+            if reads {
                 ops.push(FileOp::Read(file));
             } else if room > 0 {
                 let len = 1 + self.random.below(room);
                 self.files[at].1 += len;
                 ops.push(FileOp::Append(file, Bytes(len)));
             }
+        }
+        if self.mix == Mix::Reads {
+            self.enqueue(ops);
+            return;
         }
         if self.random.below(2) == 0 {
             ops.push(self.create());
@@ -68,6 +93,11 @@ impl Postmark {
         } else {
             ops.push(self.create());
         }
+        self.enqueue(ops);
+    }
+
+    /// Makes steps of a transaction's operations; the last one completes it.
+    fn enqueue(&mut self, ops: Vec<FileOp>) {
         let count = ops.len();
         let steps = ops.into_iter().enumerate();
         let step = |(nth, op)| FileStep { op, cpu: Nanos(0), work: u32::from(nth + 1 == count) };

@@ -36,6 +36,17 @@ fn postmark_has_the_published_numbers() {
     assert_eq!((work, files.len().abs_diff(700) < 200), (2000, true));
 }
 
+/// Transactions of one kind leave all files as they were, or read none.
+#[test]
+fn postmark_reads_or_changes_only() {
+    let (files, _, work) = play("postmark mix=reads files=50 transactions=900", usize::MAX);
+    assert_eq!((files.len(), work), (50, 900));
+    let mut load = parse("postmark mix=changes files=50 transactions=900", 3).expect("a load");
+    let mut steps = std::iter::from_fn(|| load.next_step(0));
+    assert!(!steps.any(|step| matches!(step.op, FileOp::Read(_))));
+    assert!(parse("postmark mix=none", 3).is_err_and(|error| error.to_string().contains("changes")));
+}
+
 #[test]
 fn an_archive_has_the_published_sizes() {
     let (files, written, work) = play("untar", usize::MAX);

@@ -82,6 +82,13 @@ impl<'a> Words<'a> {
         Ok(least.0..=most.0)
     }
 
+    /// Reads one of these values; the first is the default. Returns its number.
+    pub(super) fn one_of(&mut self, key: &'static str, values: &[&str]) -> Result<usize, String> {
+        let Some(value) = self.value(key) else { return Ok(0) };
+        let found = values.iter().position(|one| *one == value);
+        found.ok_or_else(|| wrong(key, value, &format!("one of {}", values.join(", "))))
+    }
+
     /// Fails if a word was not read.
     pub(super) fn finish(&self) -> Result<(), String> {
         let Some((key, _)) = self.words.first() else { return Ok(()) };
