@@ -82,6 +82,8 @@ pub struct FileSystem<M> {
     inodes: InodeIndex,
     tiers: Tiers,
     quotas: Quotas,
+    /// Whether removed files become null files.
+    keeps_null_files: bool,
     /// Null files made since the last commit: until then their pages belong to the removed files.
     fresh_null_files: FxHashSet<Ino>,
     /// Files that were created without a name and may get their first one.
@@ -282,6 +284,7 @@ impl<M: Memory> FileSystem<M> {
             inodes,
             tiers: Tiers::new(Vec::new(), Arc::new(NoContainers)),
             quotas: Quotas::default(),
+            keeps_null_files: true,
             fresh_null_files: FxHashSet::default(),
             linkable: FxHashSet::default(),
             slack: Slack::default(),

@@ -16,13 +16,20 @@ const COUNT_MAX: u32 = 1024;
 const FREED_MAX: usize = 32;
 
 impl<M: Memory> FileSystem<M> {
+    /// Sets whether removed files become null files, as they do by default. Those that exist stay.
+    pub const fn set_keeps_null_files(&mut self, keeps: bool) {
+        self.keeps_null_files = keeps;
+    }
+
     /// Makes a removed file a null file, if it suits; its attributes are freed.
     pub(super) fn make_null_file(&mut self, ino: Ino, inode: &mut Inode) -> Result<bool> {
         let Form::Run { pages, .. } = inode.form else { return Ok(false) };
         let mut roots = self.roots();
         // A small region would lose a noticeable part of its space.
         let pages_max = self.geometry().size / PAGE_BYTES / 32;
-        let suits = pages <= PAGES_MAX && roots.null_pages.saturating_add(pages.into()) <= pages_max;
+        let suits = self.keeps_null_files
+            && pages <= PAGES_MAX
+            && roots.null_pages.saturating_add(pages.into()) <= pages_max;
         if inode.kind() != Some(Kind::File) || roots.null_count >= COUNT_MAX || !suits {
             return Ok(false);
         }

@@ -1,7 +1,7 @@
 //! Access times, what removed files leave, and numbers that are no inode's.
 
 use super::*;
-use crate::testing::{NOW, file, file_system};
+use crate::testing::{Fs, NOW, file, file_system};
 
 const DAY: i64 = 86_400;
 
@@ -60,6 +60,23 @@ fn a_null_file_counts_as_free() {
     assert_eq!(fs.roots().null_count, 1);
     let now = fs.usage();
     assert_eq!((now.free_pages, now.inodes), (before.free_pages, before.inodes));
+}
+
+/// Without null files the pages of a removed file are free with the next commit.
+#[test]
+fn null_files_are_kept_only_on_demand() {
+    let (mut fs, _) = file_system(&[]);
+    let cycle = |fs: &mut Fs| {
+        file(fs, "file", 4000);
+        fs.unlink(Ino::ROOT, b"file", NOW).expect("it exists");
+        fs.sync().expect("no failure");
+        (fs.roots().null_count, fs.space().free_pages())
+    };
+    fs.set_keeps_null_files(false);
+    let (none, free) = cycle(&mut fs);
+    assert_eq!((none, cycle(&mut fs)), (0, (0, free)));
+    fs.set_keeps_null_files(true);
+    assert_eq!(cycle(&mut fs), (1, free - 1));
 }
 
 #[test]
