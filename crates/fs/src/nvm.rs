@@ -3,7 +3,7 @@
 mod mapped;
 mod simulated;
 
-pub use mapped::{Mapped, OpenError, Persistence};
+pub use mapped::{Mapped, MappedPages, OpenError, Persistence};
 pub use simulated::{Granule, Simulated};
 
 use std::io;

@@ -25,6 +25,17 @@ pub enum Persistence {
     FileSync,
 }
 
+/// The pages by which the kernel is to map a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappedPages {
+    /// Pages of 4 KiB.
+    Small,
+    /// Pages of 2 MiB where memory is touched for the first time, if the file's file system has them.
+    Large,
+    /// Pages of 2 MiB, now: small ones are copied together. Linux 6.1 and later.
+    Collapsed,
+}
+
 /// The reason why a region cannot be opened or created.
 #[derive(Debug, Error)]
 pub enum OpenError {
@@ -95,7 +106,12 @@ impl Mapped {
             let _ = std::fs::remove_file(path);
         }
         allocated?;
-        Self::map(file, path, size, true)
+        let memory = Self::map(file, path, size, true)?;
+        // A tmpfs with huge=advise has allocated small pages. Copying them together takes 2 to 4 ms a MiB,
+        // once. Reads and writes are then up to 1.2 times as fast, those of 1 MiB or more 1.3 to 1.5 times
+        // (bench/fs-pages). Other file systems refuse at once.
+        let _ = memory.ask_for(MappedPages::Collapsed);
+        Ok(memory)
     }
 
     /// Opens and maps an existing region; `writable` locks it for this process alone.
@@ -133,12 +149,32 @@ impl Mapped {
             None => (map(MapFlags::SHARED).map_err(|error| os(error.into()))?, None),
         };
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
-        Ok(Self { base, size, file, instruction, writable })
+        let memory = Self { base, size, file, instruction, writable };
+        // Where the kernel has none, or needs no request, the region is as usable without.
+        let _ = memory.ask_for(MappedPages::Large);
+        Ok(memory)
     }
 
     /// Returns how stores become durable.
     pub const fn persistence(&self) -> Persistence {
         if self.instruction.is_some() { Persistence::CacheLines } else { Persistence::FileSync }
+    }
+
+    /// Asks the kernel to map the region by such pages.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system, which may lack such pages.
+    pub fn ask_for(&self, pages: MappedPages) -> io::Result<()> {
+        let advice = match pages {
+            MappedPages::Small => libc::MADV_NOHUGEPAGE,
+            MappedPages::Large => libc::MADV_HUGEPAGE,
+            MappedPages::Collapsed => libc::MADV_COLLAPSE,
+        };
+        // SAFETY: the range is this mapping, whose contents none of these changes.
+        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.size as usize, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Checks that the range is in the mapping and returns the address of its first byte.

@@ -59,3 +59,18 @@ fn flushed_lines_keep_their_contents() {
     lines::fence();
     assert!(bytes.iter().copied().eq(0..=255));
 }
+
+/// Whatever pages the kernel grants, the contents stay.
+#[test]
+fn other_pages_leave_the_contents() {
+    let directory = directory();
+    let mut memory = Mapped::create(&directory.path().join("region"), 4 << 20, false).expect("a new file");
+    memory.store((2 << 20) - 2, b"text");
+    for pages in [MappedPages::Large, MappedPages::Collapsed, MappedPages::Small] {
+        // The kernel, or the file's file system, may have no large pages.
+        let _ = memory.ask_for(pages);
+        let mut out = [0; 4];
+        memory.load((2 << 20) - 2, &mut out);
+        assert_eq!(&out, b"text", "{pages:?}");
+    }
+}
