@@ -21,6 +21,7 @@ mod results;
 mod results_file;
 mod rows;
 mod runner;
+mod scmfs;
 mod sweeps;
 #[cfg(test)]
 mod tests;
@@ -84,6 +85,8 @@ enum Measures {
     Logs(RunExperiments),
     /// Loads on a file system over several devices.
     Files(RunExperiments),
+    /// Loads on file systems in memory, on a modelled processor.
+    Memory(RunExperiments),
 }
 
 impl Measures {
@@ -101,7 +104,9 @@ impl Measures {
                 experiments.retain(|one| needed.contains(&one.name) && runner.selects(&one.name));
                 experiment::run(&experiments, runner)
             }
-            Self::Ramps(run) | Self::Caches(run) | Self::Logs(run) | Self::Files(run) => run(setting, runner),
+            Self::Ramps(run) | Self::Caches(run) | Self::Logs(run) | Self::Files(run) | Self::Memory(run) => {
+                run(setting, runner)
+            }
         }
     }
 }
@@ -196,6 +201,7 @@ const ALL: &[Reproduction] = &[
     hec::REPRODUCTION,
     hystor::REPRODUCTION,
     log_on_log::REPRODUCTION,
+    scmfs::REPRODUCTION,
     trident::REPRODUCTION,
     user_optimal::REPRODUCTION,
     wardrop::REPRODUCTION,

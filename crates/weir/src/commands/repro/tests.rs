@@ -27,6 +27,7 @@ fn experiments(reproduction: &Reproduction, setting: &Setting) -> (BTreeSet<Stri
         Measures::Caches(_) => return names(hec::names(setting)),
         Measures::Logs(_) => return names(log_on_log::names(setting)),
         Measures::Files(_) => return names(trident::names(setting)),
+        Measures::Memory(_) => return names(scmfs::names(setting)),
     };
     let all = experiments(setting).expect("usable parameters");
     let names: BTreeSet<_> = all.iter().map(|one| one.name.clone()).collect();
@@ -62,6 +63,7 @@ fn rows_name_experiments_and_metrics_that_exist() {
             Measures::Caches(_) => hec::has_metric(name),
             Measures::Logs(_) => log_on_log::LOG_METRICS.contains(&name),
             Measures::Files(_) => trident::has_metric(name),
+            Measures::Memory(_) => scmfs::has_metric(name),
         };
         for (table, row) in publication.rows() {
             let at = format!("{}, {}: {}", reproduction.name, table.at, row.quantity);
@@ -112,6 +114,7 @@ fn words_say_that_two_figures_are_about_equal() {
         "match",
         "maintained",
         "approached",
+        "not perform beyond",
         "improves",
     ];
     for (reproduction, publication) in publications() {
@@ -357,6 +360,13 @@ const DIFFER: &[(&str, &str, &str)] = &[
     ("hec", "figure 3.7", "guarantee 50 %, hit rate"),
     ("hec", "figure 3.7", "guarantee 50 %, write amplification"),
     ("log-on-log", "table 4.2, FLWA", "0.8, 4 MB, FLWA"),
+    ("scmfs", "figure 26, writes of 64 to 512 KiB", "SCMFS, 64 KiB"),
+    ("scmfs", "figure 28, file systems", "writes, 2 threads"),
+    ("scmfs", "figure 28, file systems", "writes, 3 threads"),
+    ("scmfs", "figure 28, file systems", "writes, 4 threads"),
+    ("scmfs", "figure 29, file systems", "writes, 2 threads"),
+    ("scmfs", "figure 29, file systems", "writes, 3 threads"),
+    ("scmfs", "figure 29, file systems", "writes, 4 threads"),
     ("trident", "figure 5c", "greedy"),
     ("wardrop", "figure 10", "2 processes, half of the data on the SSD, throughput"),
 ];
@@ -381,6 +391,7 @@ fn short_runs_differ_where_the_list_says() {
         ("hec", "0 GB", 439),
         ("hec", "hm_0", 625),
         ("log-on-log", "lower fixed, 0.8, 2 MB on 4 MB", 1),
+        ("scmfs", "random write, 64 KiB", 1),
         ("trident", "figure 5", 1),
         ("user-optimal", "NOMIG, ", 42),
         ("user-optimal", "locality", 42),

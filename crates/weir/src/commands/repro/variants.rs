@@ -73,9 +73,11 @@ pub(super) fn run(
                 }),
                 // A ramp takes longer than the short form has time for.
                 Measures::Ramps(_) if !is_full => Ok(Results::default()),
-                Measures::Ramps(run) | Measures::Caches(run) | Measures::Logs(run) | Measures::Files(run) => {
-                    run(&changed, &runner)
-                }
+                Measures::Ramps(run)
+                | Measures::Caches(run)
+                | Measures::Logs(run)
+                | Measures::Files(run)
+                | Measures::Memory(run) => run(&changed, &runner),
             };
             match results {
                 Ok(results) if results.iter().next().is_none() => {}

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Pages of recorded results.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     include_str!("../../../../../../docs/policies/reproduction-results.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-f2fs.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-hec.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-logs.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-ramps.md"),
+    include_str!("../../../../../../docs/policies/reproduction-results-scmfs.md"),
     include_str!("../../../../../../docs/policies/reproduction-results-trident.md"),
 ];
 
