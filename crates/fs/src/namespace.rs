@@ -362,10 +362,10 @@ impl<M: Memory> FileSystem<M> {
         if self.store.has_failed() {
             return Err(Error::Failed);
         }
+        self.count_wear();
         if self.store.staged_lines() > self.store.group_lines_max() / 2 {
             self.commit()?;
         }
-        self.count_wear();
         let mut reliefs = 0;
         loop {
             self.store.begin();
@@ -486,6 +486,11 @@ impl<M: Memory> FileSystem<M> {
         let none = *left == 0;
         if none {
             references.remove(&ino);
+            // The kernel forgets millions of files at once when it needs memory.
+            let capacity = references.capacity();
+            if references.len() < capacity / 8 {
+                references.shrink_to(capacity / 2);
+            }
         }
         none
     }
