@@ -141,6 +141,7 @@ fn metadata_in_a_chunk_for_data_is_found() {
     let large = fill(&mut fs, "large", 8);
     assert_eq!(fixed(&fs), known, "the table has no more chunks for metadata");
     assert!(!large.is_empty());
+    assert!(fs.space().has_free_chunk(), "one is kept free");
     verify(&fs, &small);
     verify(&fs, &large);
 }
