@@ -4,11 +4,14 @@
 //! operation frees is *quarantined* until the next commit: until then the durable metadata still refers to
 //! it.
 
+mod bits;
+
 use crate::error::{Error, Result};
 use crate::layout::chunk::{BIT_WORDS, BITS_AT, Entry, Purpose, Use};
 use crate::layout::{Chunk, Geometry, Page};
 use crate::nvm::Memory;
 use crate::store::Store;
+use bits::{find_run, longest_run, set, used};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
@@ -62,6 +65,8 @@ pub struct Space {
     reserved: u64,
     /// Consecutive pages that were not to be had when an allocation failed last.
     missed: u64,
+    /// What was missed when data moved in vain, and the number of free pages then.
+    in_vain: Option<(u64, u64)>,
 }
 
 impl Space {
@@ -87,6 +92,7 @@ impl Space {
             emptied_now: Vec::new(),
             reserved: if geometry.chunks() >= RESERVING_CHUNKS_MIN { RESERVED } else { 0 },
             missed: 0,
+            in_vain: None,
         };
         for chunk in (geometry.system_chunks()..geometry.chunks()).map(Chunk) {
             let entry = match space.entry(store, chunk) {
@@ -389,10 +395,24 @@ impl Space {
             || self.missed < self.geometry.chunk_pages() && is_run(self.missed.max(1) as u32)
     }
 
+    /// Notes that data has moved together; returns whether that made room for what was missed. If not, it
+    /// would not the next time either, until more is free.
+    pub fn note_compaction(&mut self) -> bool {
+        let is_there = self.has_missed();
+        self.in_vain = if is_there { None } else { Some((self.missed, self.free_pages())) };
+        is_there
+    }
+
     /// Returns chunks without metadata, those with the fewest used pages first, from which data can move
     /// together so that there is what the last allocation missed; none if that is not to be had.
     pub fn sparse_chunks(&self) -> Vec<Chunk> {
         let whole = self.geometry.chunk_pages();
+        if self
+            .in_vain
+            .is_some_and(|(missed, free)| self.missed >= missed && self.free_pages() < free + whole)
+        {
+            return Vec::new();
+        }
         let movable = self.busy.iter().filter(|(chunk, _)| !self.fixed.contains(chunk));
         let mut movable: Vec<_> = movable.map(|(chunk, bits)| (used(bits), *chunk)).collect();
         movable.sort_unstable();
@@ -543,42 +563,6 @@ impl Space {
             self.by_run[usize::from(self.fixed.contains(&chunk))][class].remove(&chunk);
         }
     }
-}
-
-fn used(bits: &Bits) -> u64 {
-    bits.iter().map(|word| u64::from(word.count_ones())).sum()
-}
-
-fn set(bits: &mut Bits, at: u32, count: u32, value: bool) {
-    for at in at as usize..(at + count) as usize {
-        let bit = 1 << (at % 64);
-        if value { bits[at / 64] |= bit } else { bits[at / 64] &= !bit }
-    }
-}
-
-/// Returns the runs of clear bits among the first `pages`: start and length.
-fn free_runs(bits: &Bits, pages: u32) -> impl Iterator<Item = (u32, u32)> {
-    let is_free = |at: u32| bits[at as usize / 64] & 1 << (at % 64) == 0;
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        while at < pages && !is_free(at) {
-            at += 1;
-        }
-        let start = at;
-        while at < pages && is_free(at) {
-            at += 1;
-        }
-        (at > start).then_some((start, at - start))
-    })
-}
-
-fn longest_run(bits: &Bits, pages: u32) -> u32 {
-    free_runs(bits, pages).map(|(_, len)| len).max().unwrap_or(0)
-}
-
-/// Returns the start of the shortest run of clear bits that has `count` of them.
-fn find_run(bits: &Bits, pages: u32, count: u32) -> Option<u32> {
-    free_runs(bits, pages).filter(|(_, len)| *len >= count).min_by_key(|(_, len)| *len).map(|(at, _)| at)
 }
 
 #[cfg(test)]

@@ -28,28 +28,32 @@ impl<M: Memory> FileSystem<M> {
             return Ok(false);
         }
         let runs = self.runs_in(&sources);
-        let mut target = None;
+        let (mut target, mut is_fixed) = (None, false);
         for source in sources {
             let runs = &runs[&source];
             let movable: u64 = runs.iter().map(|run| u64::from(run.pages)).sum();
             if movable != self.space.used_pages(source) {
                 // Something in it is no data, or damaged: the next attempt leaves it out.
                 self.space.fix(source);
+                is_fixed = true;
                 continue;
             }
             for run in runs {
                 target = target.filter(|chunk| self.space.fits(*chunk, run.pages));
                 if target.is_none() {
                     self.commit()?;
-                    if self.space.has_missed() || !self.space.has_free_chunk() {
+                    if self.space.has_missed() {
                         return Ok(true);
+                    }
+                    if !self.space.has_free_chunk() {
+                        return Ok(is_fixed || self.space.note_compaction());
                     }
                 }
                 target = Some(self.stage(|fs| fs.move_run(*run, target))?);
             }
         }
         self.commit()?;
-        Ok(true)
+        Ok(is_fixed || self.space.note_compaction())
     }
 
     /// Returns the runs of files in some chunks, by chunk.

@@ -157,3 +157,23 @@ fn a_full_region_is_full() {
     assert!(fs.space().has_free_chunk(), "one is kept free");
     verify(&fs, &small);
 }
+
+/// A program that tries again and again must not have data moved each time.
+#[test]
+fn data_moves_in_vain_once() {
+    for (small, large) in [(1, 8), (3, 7), (5, 8), (3, 48), (7, 48)] {
+        let (mut fs, _) = file_system(&[]);
+        let files = fill(&mut fs, "small", small);
+        thin(&mut fs, files);
+        for name in ["first", "second"] {
+            fill(&mut fs, name, large);
+        }
+        let before = fs.store.wear_events();
+        for name in ["third", "fourth", "fifth"] {
+            assert!(fill(&mut fs, name, large).is_empty());
+        }
+        // A refused write of several chunks may take and free them.
+        let events = fs.store.wear_events() - before;
+        assert!(events <= 3 * large.div_ceil(16), "{small}, {large}: {events} chunks were written");
+    }
+}
