@@ -206,6 +206,20 @@ fn a_picture_in_a_missing_folder_is_refused_before_the_work() {
     assert!(said.contains("missing") && said.contains("create a file in"), "{said}");
 }
 
+/// A run of hours must not end in vain because weir was built again meanwhile.
+#[test]
+fn reproductions_outlive_the_file_of_the_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("weir");
+    std::fs::copy(env!("CARGO_BIN_EXE_weir"), &program).expect("a copy");
+    let mut command = Command::new(&program);
+    command.args(["repro", "wardrop", "--only", "netapp 2, ssd,", "--duration", "200ms", "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    std::fs::remove_file(&program).expect("it is there");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn reproductions_that_are_stopped_say_how_to_continue() {
     let pool = Pool::small();

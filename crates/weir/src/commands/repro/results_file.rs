@@ -27,8 +27,9 @@ struct Line {
 /// # Errors
 /// Fails if the program's file cannot be read.
 pub(super) fn program() -> Result<String, Failure> {
-    let path = std::env::current_exe().map_err(|error| Failure::os("find", Path::new("weir"), &error))?;
-    let bytes = std::fs::read(&path).map_err(|error| Failure::os("read", &path, &error))?;
+    // Its file may have been replaced or removed since it began, hours ago.
+    let path = Path::new("/proc/self/exe");
+    let bytes = std::fs::read(path).map_err(|error| Failure::os("read", path, &error))?;
     let mut hasher = std::hash::DefaultHasher::new();
     hasher.write(&bytes);
     Ok(format!("{:016x}", hasher.finish()))
