@@ -6,7 +6,6 @@
 //! recordings (`bench/record-f2fs`).
 
 use super::parameters::{Parameters, unusable};
-use super::published::Publication;
 use super::results::{ExperimentId, Metrics, Results, finite};
 use super::runner::Runner;
 use super::{Measures, Reproduction, Setting};
@@ -60,7 +59,10 @@ fn notes(setting: &Setting) -> Vec<String> {
         "the traces prn_0, prn_1 and tpce are not available: their writes are synthetic (see the parameters)"
             .into(),
     ];
-    let all = REPRODUCTION.publication().and_then(|publication| needed(&publication)).unwrap_or_default();
+    let all = REPRODUCTION
+        .publication()
+        .and_then(|publication| publication.parse_experiments(Experiment::parse))
+        .unwrap_or_default();
     let recorded = all.values().filter_map(|experiment| match experiment {
         Experiment::Recorded(recorded) => Some(recorded),
         _ => None,
@@ -244,25 +246,13 @@ fn metrics(outcome: &StackOutcome) -> Metrics {
     finite(values.into_iter().map(|(name, value)| (name.to_owned(), value)))
 }
 
-/// Returns the experiments that rows need, by name.
-///
-/// # Errors
-/// Fails if a name is no experiment.
-fn needed(publication: &Publication) -> Result<BTreeMap<String, Experiment>, Failure> {
-    let parse = |name: &&String| {
-        let unknown = || Failure::environment(format!("there is no experiment {name:?}"), REPORT_DEFECT);
-        Ok(((*name).clone(), Experiment::parse(name).ok_or_else(unknown)?))
-    };
-    publication.experiments().iter().map(parse).collect()
-}
-
 /// Returns the names of all experiments.
 ///
 /// # Errors
 /// Fails if a parameter is unusable.
 #[cfg(test)]
 pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
-    let all = needed(&REPRODUCTION.publication()?)?;
+    let all = REPRODUCTION.publication()?.parse_experiments(Experiment::parse)?;
     Device::new(&setting.parameters)?;
     for experiment in all.values() {
         for stack in experiment.stacks(&setting.parameters)? {
@@ -276,7 +266,7 @@ pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
 /// those that use it.
 fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let (p, publication) = (&setting.parameters, REPRODUCTION.publication()?);
-    let mut selected = needed(&publication)?;
+    let mut selected = publication.parse_experiments(Experiment::parse)?;
     let changed = runner.variant.and_then(|variant| variant.split(" x ").next());
     let changed = changed.and_then(|name| publication.parameters.iter().find(|one| one.name == name));
     selected.retain(|name, _| {

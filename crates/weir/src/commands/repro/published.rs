@@ -3,6 +3,7 @@
 //! Each figure, table and statement of the publication's evaluation is listed as a row. A row says how it is
 //! measured here, or what is missing for that.
 
+use crate::failure::{Failure, REPORT_DEFECT};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -455,6 +456,21 @@ impl Publication {
             Source::Missing(_) | Source::Unreadable => None,
         });
         runs.flat_map(Run::experiments).collect()
+    }
+
+    /// Returns the experiments that rows need, by name.
+    ///
+    /// # Errors
+    /// Fails if a name is no experiment.
+    pub(super) fn parse_experiments<T>(
+        &self,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<BTreeMap<String, T>, Failure> {
+        let parse = |name: &&String| {
+            let unknown = || Failure::environment(format!("there is no experiment {name:?}"), REPORT_DEFECT);
+            Ok(((*name).clone(), parse(name).ok_or_else(unknown)?))
+        };
+        self.experiments().iter().map(parse).collect()
     }
 
     /// Returns the parameters that were fitted to the table and that the run's experiments use: if there are

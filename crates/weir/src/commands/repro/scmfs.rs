@@ -3,11 +3,11 @@
 //! The experiments are those that rows name, on the machine of [`weir_sim::memory`]. TLB misses are the
 //! model's; no counter of a processor is read.
 
-use super::published::{Publication, RATIO};
+use super::published::RATIO;
 use super::results::{ExperimentId, Metrics, Results, finite};
 use super::runner::Runner;
 use super::{Measures, Reproduction, Setting};
-use crate::failure::{Failure, REPORT_DEFECT};
+use crate::failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::Nanos;
 
@@ -39,25 +39,13 @@ fn notes(setting: &Setting) -> Vec<String> {
     ]
 }
 
-/// Returns the experiments that rows need, by name.
-///
-/// # Errors
-/// Fails if a name is no experiment.
-fn needed(publication: &Publication) -> Result<BTreeMap<String, Experiment>, Failure> {
-    let parse = |name: &&String| {
-        let unknown = || Failure::environment(format!("there is no experiment {name:?}"), REPORT_DEFECT);
-        Ok(((*name).clone(), Experiment::parse(name).ok_or_else(unknown)?))
-    };
-    publication.experiments().iter().map(parse).collect()
-}
-
 /// Returns the names of all experiments.
 ///
 /// # Errors
 /// Fails if a parameter is unusable.
 #[cfg(test)]
 pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
-    let (p, all) = (&setting.parameters, needed(&REPRODUCTION.publication()?)?);
+    let (p, all) = (&setting.parameters, REPRODUCTION.publication()?.parse_experiments(Experiment::parse)?);
     p.share("short_scale")?;
     for setup in all.values().flat_map(Experiment::setups) {
         prepare(p, setup, 1, 1.0)?;
@@ -84,7 +72,7 @@ fn least(metric: &str) -> String {
 /// their loads, whatever `--duration` says.
 fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let p = &setting.parameters;
-    let mut selected = needed(&REPRODUCTION.publication()?)?;
+    let mut selected = REPRODUCTION.publication()?.parse_experiments(Experiment::parse)?;
     selected.retain(|name, _| runner.selects(name));
     let setups: BTreeSet<Setup> = selected.values().flat_map(Experiment::setups).collect();
     let scale = if runner.form.is_full { 1.0 } else { p.share("short_scale")? };

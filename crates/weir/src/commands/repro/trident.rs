@@ -8,7 +8,7 @@ use super::published::{Parameter, Provenance, Publication, RATIO, Source};
 use super::results::{ExperimentId, Metrics, Results, finite};
 use super::runner::Runner;
 use super::{Measures, Reproduction, Setting};
-use crate::failure::{Failure, REPORT_DEFECT};
+use crate::failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{ErrorKind, Nanos};
 use weir_sim::fs::{FsOutcome, RateSource, TierOutcome, load, simulate};
@@ -57,35 +57,20 @@ fn notes(setting: &Setting) -> Vec<String> {
     )]
 }
 
-fn defect(what: &str) -> Failure {
-    Failure::environment(what.to_owned(), REPORT_DEFECT)
-}
-
-/// Returns the experiments that rows need, by name.
-///
-/// # Errors
-/// Fails if a name is no experiment.
-fn needed(publication: &Publication) -> Result<BTreeMap<String, Experiment>, Failure> {
-    let parse = |name: &&String| {
-        let unknown = || defect(&format!("there is no experiment {name:?}"));
-        Ok(((*name).clone(), Experiment::parse(name).ok_or_else(unknown)?))
-    };
-    publication.experiments().iter().map(parse).collect()
-}
-
 /// Returns the names of all experiments.
 ///
 /// # Errors
 /// Fails if a parameter is unusable.
 #[cfg(test)]
 pub(super) fn names(setting: &Setting) -> Result<Vec<String>, Failure> {
-    let (p, all) = (&setting.parameters, needed(&REPRODUCTION.publication()?)?);
+    let (p, all) = (&setting.parameters, REPRODUCTION.publication()?.parse_experiments(Experiment::parse)?);
     p.share("short_scale")?;
     p.size("heap_most")?;
     example::metrics(p, experiment::Method::Trident)?;
     for setup in all.values().flat_map(Experiment::setups) {
         let prepared = prepare(p, setup, 1, 1.0, LONGEST)?;
-        load::parse(&prepared.words, 1).map_err(|error| defect(&error.to_string()))?;
+        load::parse(&prepared.words, 1)
+            .map_err(|error| Failure::environment(error.to_string(), "correct the load"))?;
     }
     Ok(all.into_keys().collect())
 }
@@ -115,7 +100,7 @@ fn least(metric: &str) -> String {
 /// those that use it: with a fitted one, for the tables to which it was fitted.
 fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let (p, publication) = (&setting.parameters, REPRODUCTION.publication()?);
-    let mut selected = needed(&publication)?;
+    let mut selected = publication.parse_experiments(Experiment::parse)?;
     let changed = runner.variant.and_then(|variant| variant.split(" x ").next());
     let changed = changed.and_then(|name| publication.parameters.iter().find(|one| one.name == name));
     let of_change = changed.map(|parameter| experiments_of(&publication, parameter));
