@@ -37,6 +37,8 @@ enum Step {
     Divided(Chunk),
     /// Took pages.
     Pages(Page, u32),
+    /// Took the first page for metadata.
+    Fixed(Chunk),
 }
 
 /// Free space of a region.
@@ -195,16 +197,6 @@ impl Space {
             self.missed = self.geometry.chunk_pages();
             return Err(Error::NoSpace);
         }
-        self.take_any_chunk(store, usage, owner, index)
-    }
-
-    fn take_any_chunk<M: Memory>(
-        &mut self,
-        store: &mut Store<M>,
-        usage: Use,
-        owner: u64,
-        index: u64,
-    ) -> Result<Chunk> {
         let (_, chunk) = *self.chunks.first().ok_or(Error::NoSpace)?;
         self.take_this_chunk(store, chunk, usage, owner, index)?;
         Ok(chunk)
@@ -250,8 +242,8 @@ impl Space {
             }
             None => (self.divide_chunk(store, purpose)?, 0),
         };
-        if purpose == Purpose::Metadata {
-            self.fix(chunk);
+        if purpose == Purpose::Metadata && self.fix(chunk) {
+            self.steps.push(Step::Fixed(chunk));
         }
         Ok(self.take_pages_of(store, chunk, at, count))
     }
@@ -266,13 +258,6 @@ impl Space {
         chunks.filter_map(|chunk| Some((chunk, find_run(&self.busy[&chunk], pages, count)?))).next()
     }
 
-    /// Divides a free chunk into pages.
-    fn divide_chunk<M: Memory>(&mut self, store: &mut Store<M>, purpose: Purpose) -> Result<Chunk> {
-        let (_, chunk) = *self.chunks.first().ok_or(Error::NoSpace)?;
-        self.divide_this(store, chunk, purpose)?;
-        Ok(chunk)
-    }
-
     fn take_pages_of<M: Memory>(&mut self, store: &mut Store<M>, chunk: Chunk, at: u32, count: u32) -> Page {
         let mut bits = self.bits(store, chunk);
         set(&mut bits, at, count, true);
@@ -283,13 +268,12 @@ impl Space {
         page
     }
 
-    /// Notes that a chunk has pages which stay where they are.
-    pub fn fix(&mut self, chunk: Chunk) {
-        if !self.fixed.contains(&chunk) {
-            self.delist(chunk);
-            self.fixed.insert(chunk);
-            self.enlist(chunk);
-        }
+    /// Notes that a chunk has pages which stay where they are; returns whether that was not known.
+    pub fn fix(&mut self, chunk: Chunk) -> bool {
+        self.delist(chunk);
+        let is_new = self.fixed.insert(chunk);
+        self.enlist(chunk);
+        is_new
     }
 
     /// Takes consecutive pages of a chunk.
@@ -315,12 +299,14 @@ impl Space {
         find_run(self.busy.get(&chunk)?, self.geometry.chunk_pages() as u32, count)
     }
 
-    /// Divides a free chunk into pages for data, even one of those that are kept free.
+    /// Divides the free chunk with the least wear into pages, even if it is one of those that are kept free.
     ///
     /// # Errors
     /// Returns `NoSpace` if no chunk is free.
-    pub fn divide_reserved<M: Memory>(&mut self, store: &mut Store<M>) -> Result<Chunk> {
-        self.divide_chunk(store, Purpose::Data)
+    pub fn divide_chunk<M: Memory>(&mut self, store: &mut Store<M>, purpose: Purpose) -> Result<Chunk> {
+        let (_, chunk) = *self.chunks.first().ok_or(Error::NoSpace)?;
+        self.divide_this(store, chunk, purpose)?;
+        Ok(chunk)
     }
 
     /// Returns the free chunks with the least and the most wear.
@@ -333,9 +319,9 @@ impl Space {
         self.entry(store, chunk).is_ok_and(|entry| self.chunks.contains(&(entry.wear, chunk)))
     }
 
-    /// Returns whether a chunk is known to have pages which stay where they are.
-    pub fn is_fixed(&self, chunk: Chunk) -> bool {
-        self.fixed.contains(&chunk)
+    /// Returns the number of pages of a chunk that are allocated.
+    pub fn allocated_pages<M: Memory>(&self, store: &Store<M>, chunk: Chunk) -> u64 {
+        used(&self.bits(store, chunk))
     }
 
     /// Takes a free chunk, even one of those that are kept free.
@@ -500,6 +486,11 @@ impl Space {
                     self.chunks.insert((wear, chunk));
                 }
                 Step::Divided(chunk) => self.remove_divided(chunk),
+                Step::Fixed(chunk) => {
+                    self.delist(chunk);
+                    self.fixed.remove(&chunk);
+                    self.enlist(chunk);
+                }
                 Step::Pages(page, count) => {
                     let (chunk, at) = self.geometry.chunk_of(page);
                     self.set_busy(chunk, at as u32, count, false);

@@ -6,6 +6,7 @@
 
 use super::{FileSystem, Scan};
 use crate::error::{Error, Result};
+use crate::layout::chunk::Purpose;
 use crate::layout::inode::{Form, Kind};
 use crate::layout::{Chunk, Ino, PAGE_BYTES, Page};
 use crate::nvm::Memory;
@@ -49,7 +50,11 @@ impl<M: Memory> FileSystem<M> {
                         return Ok(is_fixed || self.space.note_compaction());
                     }
                 }
-                target = Some(self.stage(|fs| fs.move_run(*run, target))?);
+                target = Some(self.stage(|fs| {
+                    let chunk =
+                        target.map_or_else(|| fs.space.divide_chunk(&mut fs.store, Purpose::Data), Ok)?;
+                    fs.move_run(*run, chunk).map(|()| chunk)
+                })?);
             }
         }
         self.commit()?;
@@ -77,24 +82,20 @@ impl<M: Memory> FileSystem<M> {
         self.inode(run.ino).is_ok_and(|inode| inode.form == form)
     }
 
-    /// Moves a run to a chunk; without one, to a free chunk. Returns the chunk.
-    pub(super) fn move_run(&mut self, run: Run, target: Option<Chunk>) -> Result<Chunk> {
+    /// Moves a run to a chunk.
+    pub(super) fn move_run(&mut self, run: Run, target: Chunk) -> Result<()> {
         let Run { ino, first, pages } = run;
         let mut inode = self.inode(ino)?;
         if inode.form != (Form::Run { first, pages }) {
             return Err(Error::Damaged(format!("inode {} has changed while its data moved", ino.0)));
         }
-        let chunk = match target {
-            Some(chunk) => chunk,
-            None => self.space.divide_reserved(&mut self.store)?,
-        };
-        let to = self.space.take_pages_in(&mut self.store, chunk, pages)?;
+        let to = self.space.take_pages_in(&mut self.store, target, pages)?;
         let len = inode.size.min(u64::from(pages) * PAGE_BYTES);
         self.copy_data(first.address(), to.address(), len)?;
         self.space.free_pages_at(&mut self.store, first, pages)?;
         inode.form = Form::Run { first: to, pages };
         self.set_inode(ino, &inode);
-        Ok(chunk)
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use super::FileSystem;
 use super::compaction::Run;
 use super::tree::Mapped;
 use crate::error::Result;
-use crate::layout::chunk::{Entry, Purpose, Use};
+use crate::layout::chunk::{Purpose, Use};
 use crate::layout::inode::Kind;
 use crate::layout::{Chunk, Ino};
 use crate::nvm::Memory;
@@ -30,98 +30,109 @@ pub struct Levelling {
 
 impl<M: Memory> FileSystem<M> {
     /// Returns which data should move because chunks differ in wear by more than `gap`; `None` if none should
-    /// or can. Reads the chunk table, and sometimes all inodes.
+    /// or can. Reads the chunk table, and all inodes if no large file's data should move.
     pub fn plan_levelling(&self, gap: u32) -> Option<Levelling> {
-        let (least, most) = self.space.free_by_wear()?;
-        let chunks = (self.geometry().system_chunks()..self.geometry().chunks()).map(Chunk);
-        let movable = chunks.filter_map(|chunk| Some((self.movable(chunk)?, chunk)));
-        let (hot, cold): (Vec<_>, Vec<_>) = movable.partition(|(_, chunk)| self.written_over.contains(chunk));
-        let (written, rested) = (hot.into_iter().max(), cold.into_iter().min());
+        let unequal = self.unequal(gap);
+        if let Some((from, to)) = unequal.iter().find(|(from, _)| self.owner_of(*from).is_some()) {
+            return Some(Levelling { from: *from, to: *to, runs: Vec::new() });
+        }
+        let divided = unequal.into_iter().filter(|(from, _)| self.space.used_pages(*from) > 0);
+        let divided: Vec<_> = divided.collect();
+        if divided.is_empty() {
+            return None;
+        }
+        let mut runs = self.runs_in(&divided.iter().map(|(from, _)| *from).collect::<Vec<_>>());
+        divided.into_iter().find_map(|(from, to)| {
+            let runs = runs.remove(&from).filter(|runs| self.are_all(from, runs))?;
+            Some(Levelling { from, to, runs })
+        })
+    }
+
+    /// Returns chunks with data whose wear differs from that of free ones, and which free ones these are:
+    /// first those that are written over, the most worn ones first, then others, the least worn ones first.
+    fn unequal(&self, gap: u32) -> Vec<(Chunk, Chunk)> {
+        let Some((least, most)) = self.space.free_by_wear() else { return Vec::new() };
         let differ = |low: u32, high: u32| high > low.saturating_add(gap);
-        let (from, to) = match (written, rested) {
-            (Some(written), _) if differ(least.0, written.0) => (written.1, least.1),
-            (_, Some(rested)) if differ(rested.0, most.0) => (rested.1, most.1),
-            _ => return None,
-        };
-        let runs = self.runs_in(&[from]).remove(&from).unwrap_or_default();
-        Some(Levelling { from, to, runs })
+        let (mut hot, mut cold) = (Vec::new(), Vec::new());
+        for chunk in (self.geometry().system_chunks()..self.geometry().chunks()).map(Chunk) {
+            let Ok(entry) = self.space.entry(&self.store, chunk) else { continue };
+            if entry.usage != Use::Data && entry.purpose() != Some(Purpose::Data) {
+                continue;
+            }
+            if self.written_over.contains(&chunk) {
+                hot.extend(differ(least.0, entry.wear).then_some((entry.wear, chunk)));
+            } else {
+                cold.extend(differ(entry.wear, most.0).then_some((entry.wear, chunk)));
+            }
+        }
+        hot.sort_unstable();
+        cold.sort_unstable();
+        let hot = hot.into_iter().rev().map(|(_, chunk)| (chunk, least.1));
+        hot.chain(cold.into_iter().map(|(_, chunk)| (chunk, most.1))).collect()
     }
 
-    /// Returns the wear of a chunk that has data which can move.
-    fn movable(&self, chunk: Chunk) -> Option<u32> {
-        let entry = self.space.entry(&self.store, chunk).ok()?;
-        let is_movable = match entry.usage {
-            Use::Data => self.owner_of(chunk, &entry).is_some(),
-            Use::Pages => entry.purpose() == Some(Purpose::Data) && !self.space.is_fixed(chunk),
-            _ => false,
-        };
-        is_movable.then_some(entry.wear)
+    /// Returns whether a chunk has these runs and nothing else.
+    fn are_all(&self, chunk: Chunk, runs: &[Run]) -> bool {
+        let pages: u64 = runs.iter().map(|run| u64::from(run.pages)).sum();
+        pages > 0 && pages == self.space.allocated_pages(&self.store, chunk)
     }
 
-    /// Returns the file whose chunk this is.
-    fn owner_of(&self, chunk: Chunk, entry: &Entry) -> Option<(Ino, Mapped)> {
+    /// Returns the large file whose chunk this is, the chunk's index in it, and how it is mapped.
+    fn owner_of(&self, chunk: Chunk) -> Option<(Ino, u64, Mapped)> {
+        let entry = self.space.entry(&self.store, chunk).ok().filter(|entry| entry.usage == Use::Data)?;
         let ino = Ino(entry.owner);
         let inode = self.inode(ino).ok().filter(|inode| inode.kind() == Some(Kind::File))?;
         let mapped = self.chunk_at(&inode, entry.index).filter(|mapped| mapped.chunk == chunk)?;
-        Some((ino, mapped))
+        Some((ino, entry.index, mapped))
     }
 
-    /// Moves data as planned; what has changed since then stays where it is.
+    /// Moves data as planned, unless it has changed meanwhile; returns whether it has moved.
     ///
     /// # Errors
     /// Those of any change: `ReadOnly`, `Failed`, `Io`, `Damaged`.
-    pub fn level(&mut self, plan: &Levelling) -> Result<()> {
+    pub fn level(&mut self, plan: &Levelling) -> Result<bool> {
         if !self.space.is_free(&self.store, plan.to) {
-            return Ok(());
+            return Ok(false);
         }
-        let entry = self.space.entry(&self.store, plan.from)?;
-        match entry.usage {
-            Use::Data => self.stage(|fs| fs.move_chunk(plan, &entry))?,
-            Use::Pages => self.move_runs(plan)?,
-            _ => {}
-        }
-        // What was written over will be again.
-        match self.written_over.remove(&plan.from) {
-            true => self.written_over.insert(plan.to),
-            false => self.written_over.remove(&plan.to),
+        let has_moved = match self.owner_of(plan.from) {
+            Some(owner) => self.stage(|fs| fs.move_chunk(plan, owner)).map(|()| true)?,
+            None => self.move_runs(plan)?,
         };
-        Ok(())
+        // What was written over will be again.
+        if has_moved && self.written_over.remove(&plan.from) {
+            self.written_over.insert(plan.to);
+        }
+        Ok(has_moved)
     }
 
-    fn move_chunk(&mut self, plan: &Levelling, entry: &Entry) -> Result<()> {
-        let Some((ino, mapped)) = self.owner_of(plan.from, entry) else { return Ok(()) };
+    fn move_chunk(&mut self, plan: &Levelling, (ino, index, mapped): (Ino, u64, Mapped)) -> Result<()> {
         let mut inode = self.inode(ino)?;
         let chunk_bytes = self.geometry().chunk_bytes;
-        self.space.take_this_chunk(&mut self.store, plan.to, Use::Data, ino.0, entry.index)?;
+        self.space.take_this_chunk(&mut self.store, plan.to, Use::Data, ino.0, index)?;
         if !mapped.is_unwritten {
-            let len = inode.size.saturating_sub(entry.index * chunk_bytes).min(chunk_bytes);
+            let len = inode.size.saturating_sub(index * chunk_bytes).min(chunk_bytes);
             let (from, to) = (self.geometry().chunk_at(plan.from), self.geometry().chunk_at(plan.to));
             self.copy_data(from, to, len)?;
         }
-        self.set_chunk(&mut inode, entry.index, Mapped { chunk: plan.to, ..mapped })?;
+        self.set_chunk(&mut inode, index, Mapped { chunk: plan.to, ..mapped })?;
         self.space.free_chunk(&mut self.store, plan.from)?;
         self.set_inode(ino, &inode);
         Ok(())
     }
 
-    fn move_runs(&mut self, plan: &Levelling) -> Result<()> {
-        let movable: u64 = plan.runs.iter().map(|run| u64::from(run.pages)).sum();
-        if movable != self.space.used_pages(plan.from) {
-            // Something in it is no data, or it was freed a moment ago.
-            self.space.fix(plan.from);
-            return Ok(());
+    fn move_runs(&mut self, plan: &Levelling) -> Result<bool> {
+        if !self.are_all(plan.from, &plan.runs) || !plan.runs.iter().all(|run| self.has_run(run)) {
+            return Ok(false);
         }
-        let mut target = None;
-        for run in plan.runs.iter().filter(|run| self.has_run(run)).copied().collect::<Vec<_>>() {
-            target = Some(self.stage(|fs| match target {
-                None => {
+        for (nth, run) in plan.runs.iter().enumerate() {
+            self.stage(|fs| {
+                if nth == 0 {
                     fs.space.divide_this(&mut fs.store, plan.to, Purpose::Data)?;
-                    fs.move_run(run, Some(plan.to))
                 }
-                Some(chunk) => fs.move_run(run, Some(chunk)),
-            })?);
+                fs.move_run(*run, plan.to)
+            })?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Adds to the wear of chunks what was written to them since the last call.

@@ -99,3 +99,26 @@ fn space_that_is_quarantined_counts_once() {
         fs.sync().expect("no failure");
     }
 }
+
+/// An operation that is taken back leaves no chunk behind as one of metadata.
+#[test]
+fn an_aborted_operation_fixes_no_chunk() {
+    let (mut fs, pages) = sample();
+    let (store, space) = fs.parts();
+    begin(store, space);
+    while space.take_pages(store, pages - 1, Purpose::Data).is_ok() {}
+    // Each chunk for data has one free page. Those for metadata are filled.
+    for chunk in space.fixed.clone() {
+        while space.fits(chunk, 1) {
+            space.take_pages_in(store, chunk, 1).expect("it fits");
+        }
+    }
+    commit(store, space);
+    let before = space.fixed.clone();
+    begin(store, space);
+    space.take_pages(store, 1, Purpose::Metadata).expect("a page of a chunk for data");
+    assert_eq!(space.fixed.len(), before.len() + 1);
+    store.abort();
+    space.abort(store);
+    assert_eq!(space.fixed, before);
+}
