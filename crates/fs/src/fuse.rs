@@ -224,7 +224,7 @@ fn wait<M: Memory>(
                     return Ok(End::Unmounted);
                 }
                 fs.forget_all().and_then(|()| fs.end_all_passthrough()).map_err(io::Error::other)?;
-                fs.sync().map_err(io::Error::other)?;
+                fs.trim_all().and_then(|()| fs.sync()).map_err(io::Error::other)?;
                 return Ok(End::Unmounted);
             }
         }
