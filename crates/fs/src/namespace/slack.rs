@@ -47,7 +47,8 @@ impl<M: Memory> FileSystem<M> {
         !self.slack.is_empty()
     }
 
-    /// Makes files that have not grown since the last call known as those that [`trim`](Self::trim) trims.
+    /// Begins an interval: files that grew before it have stopped growing, unless they grow in it, and
+    /// [`trim`](Self::trim) trims them.
     pub fn age_slack(&mut self) {
         let growing = std::mem::take(&mut self.slack.growing);
         self.slack.settled.extend(growing);

@@ -115,7 +115,7 @@ fn a_chunk_with_metadata_stays() {
     verify(&fs, &small);
 }
 
-/// An older version mixed both, and the table does not tell.
+/// Metadata that found no space elsewhere is in chunks that the table says are for data.
 #[test]
 fn metadata_in_a_chunk_for_data_is_found() {
     let (mut fs, _) = file_system(&[]);
