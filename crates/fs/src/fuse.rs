@@ -193,6 +193,9 @@ fn wait<M: Memory>(
                     while matches!(shared.write().trim(), Ok(true)) {}
                     shared.write().age_slack();
                 }
+                if shared.read().lacks_null_files() {
+                    while matches!(shared.write().make_null_files(), Ok(true)) {}
+                }
                 level_wear(shared, &mut levelled_at);
                 if shared.read().is_dirty() {
                     let _ = shared.sync();

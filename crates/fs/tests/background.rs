@@ -76,3 +76,16 @@ fn a_file_that_is_written_over_wears_all_chunks() {
     // Without levelling, the chunk at the beginning of the file is written in each round.
     assert!(most < ROUNDS / 2, "a chunk was written {most} times");
 }
+
+#[test]
+fn null_files_are_made() {
+    let Some(mut mount) = mount() else { return };
+    let before = free(&mount);
+    std::thread::sleep(4 * INTERVAL);
+    drop(grown(&mount, "first", 1));
+    assert_eq!(before - free(&mount), 1, "they count as free");
+    mount.stop();
+    let memory = Mapped::open(&mount.directory.path().join("region"), false).expect("it is free");
+    let fs = FileSystem::open_read_only(memory).expect("the file system");
+    assert!(!fs.lacks_null_files());
+}

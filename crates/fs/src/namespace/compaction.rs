@@ -61,12 +61,12 @@ impl<M: Memory> FileSystem<M> {
         Ok(is_fixed || self.space.note_compaction())
     }
 
-    /// Returns the runs of files in some chunks, by chunk.
+    /// Returns the runs of files, null files among them, in some chunks, by chunk.
     pub(super) fn runs_in(&self, chunks: &[Chunk]) -> FxHashMap<Chunk, Vec<Run>> {
         let mut runs: FxHashMap<_, _> = chunks.iter().map(|chunk| (*chunk, Vec::new())).collect();
         let mut scan = Scan::default();
         let mut look = |ino, form, kind| {
-            if let (Form::Run { first, pages }, Some(Kind::File | Kind::Symlink)) = (form, kind)
+            if let (Form::Run { first, pages }, Some(Kind::File | Kind::Symlink) | None) = (form, kind)
                 && let Some(found) = runs.get_mut(&self.geometry().chunk_of(first).0)
             {
                 found.push(Run { ino, first, pages });
@@ -79,13 +79,13 @@ impl<M: Memory> FileSystem<M> {
     /// Returns whether a file still has this run.
     pub(super) fn has_run(&self, run: &Run) -> bool {
         let form = Form::Run { first: run.first, pages: run.pages };
-        self.inode(run.ino).is_ok_and(|inode| inode.form == form)
+        self.raw_inode(run.ino).is_ok_and(|inode| inode.form == form)
     }
 
     /// Moves a run to a chunk.
     pub(super) fn move_run(&mut self, run: Run, target: Chunk) -> Result<()> {
         let Run { ino, first, pages } = run;
-        let mut inode = self.inode(ino)?;
+        let mut inode = self.raw_inode(ino)?;
         if inode.form != (Form::Run { first, pages }) {
             return Err(Error::Damaged(format!("inode {} has changed while its data moved", ino.0)));
         }

@@ -97,6 +97,8 @@ pub enum Operation {
     Trim,
     /// Moves data so that chunks wear alike.
     Level,
+    /// Makes null files ahead of need.
+    MakeNullFiles,
     /// Moves a file to a container, by one operation or step by step.
     Evict {
         file: u64,
@@ -148,12 +150,13 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns whether it moves data, which programs do not see.
+    /// Returns whether it moves data or space, which programs do not see.
     pub const fn is_move(&self) -> bool {
         matches!(
             self,
             Self::Trim
                 | Self::Level
+                | Self::MakeNullFiles
                 | Self::Evict { .. }
                 | Self::BeginEviction { .. }
                 | Self::FinishEvictions
@@ -398,7 +401,10 @@ impl Mix {
         };
         let offset = offset.min(max);
         match random.random_range(0..21) {
-            20 => [Operation::Trim, Operation::Level][random.random_range(0..2)].clone(),
+            20 => {
+                const ALONE: [Operation; 3] = [Operation::Trim, Operation::Level, Operation::MakeNullFiles];
+                ALONE[random.random_range(0..3)].clone()
+            }
             0..10 => {
                 let bytes = self.bytes(random);
                 Operation::Write { file, offset: offset.min(max - bytes.len()), bytes }

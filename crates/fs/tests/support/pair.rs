@@ -365,6 +365,7 @@ impl<M: Memory> Pair<M> {
             Operation::SetLimit { owner, limit } => fs.set_limit(*owner, *limit)?,
             Operation::Count { max } => drop(fs.count_inodes(*max)),
             Operation::Trim => fs.trim_all()?,
+            Operation::MakeNullFiles => while fs.make_null_files()? {},
             Operation::Level => fs.plan_levelling(0).map_or(Ok(false), |plan| fs.level(&plan)).map(drop)?,
             Operation::OpenPassthrough { .. }
             | Operation::WriteBehind { .. }
