@@ -25,6 +25,7 @@ mod sweep;
 pub(crate) mod tier_changes;
 pub(crate) mod tree;
 mod unnamed;
+mod views;
 mod wear;
 
 pub use crate::tiers::Seek;
@@ -39,6 +40,7 @@ pub use rename::RenameHow;
 pub use space_requests::Allocate;
 pub use sweep::Scan;
 pub use tier_changes::{BlockReason, Blocked};
+pub use views::View;
 pub use wear::{Levelling, WEAR_GAP};
 
 use crate::error::{Error, Result};

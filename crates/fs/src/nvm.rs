@@ -3,13 +3,38 @@
 mod mapped;
 mod simulated;
 
-pub use mapped::{Mapped, MappedPages, OpenError, Persistence};
+pub use mapped::{Mapped, MappedPages, OpenError, Persistence, WindowBytes};
 pub use simulated::{Granule, Simulated};
 
 use std::io;
+use std::ops::Range;
 
 /// Unit of cache flushes, in bytes.
 pub const LINE_BYTES: u64 = 64;
+
+/// Where a chunk of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkPlace {
+    /// At this address.
+    At(u64),
+    /// Nowhere: it reads as zeros.
+    Hole,
+}
+
+/// Bytes of a file that are wanted as one slice although its chunks are scattered.
+#[derive(Clone, Debug)]
+pub struct WindowRequest<'a> {
+    /// Number of the file. The same number makes repeated requests cheap.
+    pub file: u64,
+    /// Size of the file, for which virtual memory is reserved.
+    pub file_bytes: u64,
+    /// The bytes of the file.
+    pub bytes: Range<u64>,
+    /// Bytes of a chunk, a multiple of the size of the system's pages.
+    pub chunk_bytes: u64,
+    /// The chunks that have these bytes, in the order of the file.
+    pub places: &'a [ChunkPlace],
+}
 
 /// Persistent memory, byte-addressed from 0.
 ///
@@ -26,6 +51,22 @@ pub trait Memory {
     /// # Panics
     /// Panics if the range ends beyond the memory.
     fn load(&self, at: u64, out: &mut [u8]);
+
+    /// Returns the `len` bytes at `at`, where they are.
+    ///
+    /// # Panics
+    /// Panics if the range ends beyond the memory.
+    fn bytes(&self, at: u64, len: usize) -> &[u8];
+
+    /// Returns bytes of several chunks as one slice; `None` if the memory cannot map them so, as it cannot
+    /// unless it says otherwise.
+    ///
+    /// # Panics
+    /// Panics if a chunk ends beyond the memory, or if the places are not those of the bytes.
+    fn window(&self, request: &WindowRequest<'_>) -> Option<WindowBytes<'_>> {
+        let _ = request;
+        None
+    }
 
     /// Stores `bytes` at `at`.
     ///

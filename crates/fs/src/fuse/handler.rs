@@ -12,6 +12,7 @@ use crate::namespace::{Change, FileSystem, New, SetAttribute};
 use crate::nvm::Memory;
 use crate::report::{self, Command, Explanation, Status};
 use fuser::{BackingId, INodeNo, Notifier, OpenFlags, Request};
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -24,6 +25,11 @@ use std::sync::{Arc, OnceLock};
 const LISTED: usize = 128;
 /// Attribute with a program's capabilities, which a change of its contents clears.
 const CAPABILITY: &[u8] = b"security.capability";
+
+thread_local! {
+    /// What a thread read of a container last. It has the size of the largest request, at most 1 MiB.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Answers the kernel.
 pub(super) struct Handler<M> {
@@ -168,20 +174,39 @@ impl<M: Memory> Handler<M> {
         self.shared.sync()
     }
 
-    /// Reads bytes of a file. A read of a container, which may wait for a disk, holds up no change of others.
-    pub(super) fn read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize> {
+    /// Reads bytes of a file and has them answered. Those in the region are not copied, so that changes wait
+    /// until they are answered. A read of a container, which may wait for a disk, holds up none.
+    pub(super) fn read<R>(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: usize,
+        answer: impl FnOnce(Result<&[u8]>) -> R,
+    ) -> R {
         let fs = self.shared.read();
         fs.note_access(ino, now());
-        let Some((container, len)) = fs.container_to_read(ino, offset, out.len())? else {
-            return fs.read(ino, offset, out);
+        let (container, len) = match fs.container_to_read(ino, offset, len) {
+            Ok(Some(found)) => found,
+            Ok(None) => match fs.view(ino, offset, len) {
+                Ok(view) => return answer(Ok(&view)),
+                Err(error) => return answer(Err(error)),
+            },
+            Err(error) => return answer(Err(error)),
         };
         let containers = fs.containers();
         drop(fs);
-        match containers.read(container, offset, &mut out[..len]) {
-            Ok(read) if read == len => Ok(len),
-            // The file may have moved or become shorter meanwhile; if not, this fails, too.
-            _ => self.shared.read().read(ino, offset, out),
-        }
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < len {
+                buffer.resize(len, 0);
+            }
+            let bytes = &mut buffer[..len];
+            let read = match containers.read(container, offset, bytes) {
+                Ok(read) if read == len => Ok(len),
+                // The file may have moved or become shorter meanwhile; if not, this fails, too.
+                _ => self.shared.read().read(ino, offset, bytes),
+            };
+            answer(read.map(|read| &buffer[..read]))
+        })
     }
 
     /// Carries out a command on a file.

@@ -288,9 +288,9 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut bytes = vec![0; size as usize];
-        let result = self.read(ino(number), offset, &mut bytes);
-        answer!(reply, result, len => reply.data(&bytes[..len]));
+        self.read(ino(number), offset, size as usize, |result| {
+            answer!(reply, result, bytes => reply.data(bytes));
+        });
     }
 
     fn write(

@@ -69,12 +69,7 @@ impl<M: Memory> FileSystem<M> {
     /// # Errors
     /// `IsDirectory`, `Invalid` for special files, `NotFound`.
     pub fn read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let inode = self.inode(ino)?;
-        match inode.kind() {
-            Some(Kind::File | Kind::Symlink) => {}
-            Some(Kind::Directory) => return Err(Error::IsDirectory),
-            _ => return Err(Error::Invalid),
-        }
+        let inode = self.readable(ino)?;
         let len = inode.size.saturating_sub(offset).min(out.len() as u64) as usize;
         self.note_heat(ino, &inode, &(offset..offset.saturating_add(len as u64)));
         if let Form::Container(container) = inode.form {

@@ -1,11 +1,14 @@
 //! A region file or DAX device, mapped once.
 //!
-//! All `unsafe` code of the crate is here.
+//! All `unsafe` code of the crate is here and below.
 #![allow(unsafe_code)]
 
 mod lines;
+mod windows;
 
-use super::Memory;
+pub use windows::WindowBytes;
+
+use super::{ChunkPlace, Memory, WindowRequest};
 use lines::Instruction;
 use rustix::fs::{FallocateFlags, FileType, FlockOperation};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -15,6 +18,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use thiserror::Error;
+use windows::Windows;
 
 /// How stores become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +76,13 @@ pub struct Mapped {
     /// `None`: stores become durable by `fdatasync`.
     instruction: Option<Instruction>,
     writable: bool,
+    windows: Windows,
 }
 
-// SAFETY: the mapping belongs to this value alone, and no method hands out a reference into it.
+// SAFETY: the mapping belongs to this value alone.
 unsafe impl Send for Mapped {}
-// SAFETY: methods with `&self` only read; those that write take `&mut self`.
+// SAFETY: methods with `&self` only read, and references into the mapping borrow it; those that write take
+// `&mut self`.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
@@ -149,7 +155,7 @@ impl Mapped {
             None => (map(MapFlags::SHARED).map_err(|error| os(error.into()))?, None),
         };
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
-        let memory = Self { base, size, file, instruction, writable };
+        let memory = Self { base, size, file, instruction, writable, windows: Windows::default() };
         // Where the kernel has none, or needs no request, the region is as usable without.
         let _ = memory.ask_for(MappedPages::Large);
         Ok(memory)
@@ -213,8 +219,24 @@ impl Memory for Mapped {
 
     fn load(&self, at: u64, out: &mut [u8]) {
         let from = self.address(at, out.len() as u64);
-        // SAFETY: `address` checked the range; `out` is not in the mapping, of which nobody has references.
+        // SAFETY: `address` checked the range; `out` is not in the mapping, to which nobody has a mutable
+        // reference.
         unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
+    }
+
+    fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        let from = self.address(at, len as u64);
+        // SAFETY: `address` checked the range; no method writes as long as `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(from, len) }
+    }
+
+    fn window(&self, request: &WindowRequest<'_>) -> Option<WindowBytes<'_>> {
+        for place in request.places {
+            if let ChunkPlace::At(at) = place {
+                self.address(*at, request.chunk_bytes);
+            }
+        }
+        self.windows.bytes(&self.file, request)
     }
 
     fn store(&mut self, at: u64, bytes: &[u8]) {

@@ -175,6 +175,10 @@ impl Memory for Simulated {
         out.copy_from_slice(&self.bytes[at as usize..][..out.len()]);
     }
 
+    fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        &self.bytes[at as usize..][..len]
+    }
+
     fn store(&mut self, at: u64, bytes: &[u8]) {
         self.change(at, bytes.len() as u64, |to| to.copy_from_slice(bytes));
     }

@@ -2,7 +2,8 @@
 //! `fusermount3`.
 
 use crate::fs::{Region, can_mount};
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -204,4 +205,28 @@ fn users_without_privileges_learn_why_they_cannot_mount() {
         $WEIR fs check region";
     let Some(output) = as_nobody(&region, script) else { return };
     succeeds(&output);
+}
+
+/// A disk that loses sectors below the region does to a read what the truncation does here.
+#[test]
+fn a_read_of_what_the_region_has_lost_fails_alone() {
+    if !can_mount() {
+        return;
+    }
+    let region = Region::mounted("64MiB");
+    let bytes: Vec<u8> = (0..40 << 20).map(|at: u32| (at >> 12) as u8 | 1).collect();
+    fs::write(region.path("file"), &bytes).expect("space");
+    region.unmount();
+    region.mount();
+    let whole = File::options().write(true).open(region.folder().join("region")).expect("the region");
+    whole.set_len(32 << 20).expect("truncated");
+    let file = File::open(region.path("file")).expect("its name is there");
+    let mut part = vec![0; 1 << 20];
+    let error = file.read_exact_at(&mut part, 39 << 20).expect_err("the end of the file is lost");
+    assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    file.read_exact_at(&mut part, 1 << 20).expect("this is there");
+    assert_eq!(part, bytes[1 << 20..2 << 20]);
+    whole.set_len(64 << 20).expect("what was lost is zeros now");
+    drop(file);
+    region.unmount();
 }

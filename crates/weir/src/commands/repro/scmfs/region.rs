@@ -84,6 +84,11 @@ impl Memory for Charged {
         }
     }
 
+    fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        self.shared.borrow_mut().machine.read(self.place(at), len as u64);
+        &self.bytes[at as usize..][..len]
+    }
+
     fn store(&mut self, at: u64, bytes: &[u8]) {
         self.bytes[at as usize..][..bytes.len()].copy_from_slice(bytes);
         if self.is_free(at) {
