@@ -167,8 +167,10 @@ fn cargo_builds_and_tests_a_crate() {
         fs::write(region.path(name), text).expect("space");
     }
     // Half of the region is taken, so that what cargo writes (some 10 MiB) does not fit beside it.
-    fs::write(region.path("taken"), vec![1; 8 << 20]).expect("space");
-    region.weir(&["fs", "pin", "files/taken"]);
+    for name in ["one", "two"] {
+        fs::write(region.path(name), vec![1; 4 << 20]).expect("space");
+        region.weir(&["fs", "pin", &format!("files/{name}")]);
+    }
     // What this test itself is built with does not apply to the crate.
     let cargo = "
         export CARGO_TARGET_DIR=$PWD/target CARGO_INCREMENTAL=1
