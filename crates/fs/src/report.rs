@@ -412,9 +412,12 @@ impl Explanation {
         let largest = fs.superblock().geometry.run_bytes_max();
         let (form, reason) = match inode.form {
             Form::Empty => ("empty", "nothing was written to it, or all of it is a hole".to_owned()),
-            Form::Run { .. } => {
-                ("run", format!("files of up to {largest} bytes have consecutive pages in one chunk"))
-            }
+            Form::Run { .. } => (
+                "run",
+                format!(
+                    "files with data in their first {largest} bytes alone have consecutive pages in one chunk"
+                ),
+            ),
             Form::Container(container) if container.is_lost() => {
                 ("lost", "its tier was removed without it; restore it from a backup, or remove it".to_owned())
             }

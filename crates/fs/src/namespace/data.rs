@@ -278,6 +278,11 @@ impl<M: Memory> FileSystem<M> {
         let chunk_bytes = self.geometry().chunk_bytes;
         let kept = inode.size.min(u64::from(pages) * PAGE_BYTES);
         inode.form = Form::Empty;
+        if kept == 0 && self.slack.has(ino) {
+            // It has taken over a null file: nothing was written there, nor was the space asked for.
+            self.space.free_pages_at(&mut self.store, first, pages)?;
+            return inode.forget_pages(pages.into());
+        }
         let mapped = self.allocate_chunk(ino, inode, 0, false)?;
         let at = self.geometry().chunk_at(mapped.chunk);
         self.copy_data(first.address(), at, kept)?;

@@ -35,6 +35,11 @@ impl Slack {
         self.growing.remove(&ino);
     }
 
+    /// Returns whether a file may have slack.
+    pub(super) fn has(&self, ino: Ino) -> bool {
+        self.growing.contains(&ino) || self.settled.contains(&ino)
+    }
+
     /// Returns whether no file may have slack.
     pub(super) fn is_empty(&self) -> bool {
         self.growing.is_empty() && self.settled.is_empty()

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::check::check;
+use crate::namespace::Allocate;
 use crate::testing::{Fs, NEW, NOW, contents, file, file_system};
 
 fn stocked() -> Fs {
@@ -22,6 +23,7 @@ fn some_are_made_and_taken_over() {
     // A region of 2 MiB spares a thirty-second of its pages.
     assert_eq!((fs.roots().null_count, fs.roots().null_pages), (16, 16));
     verify(&fs);
+    assert_eq!(check(&fs).pages, check(&file_system(&[]).0).pages, "they have no contents");
     fs.sync().expect("no failure");
     let before = fs.usage();
     let first = fs.roots().null_files;
@@ -32,6 +34,28 @@ fn some_are_made_and_taken_over() {
     let mut bytes = vec![0; PAGE_BYTES as usize];
     fs.read(ino, 0, &mut bytes).expect("it exists");
     assert!(bytes == contents(ino, PAGE_BYTES));
+    fs.sync().expect("no failure");
+    verify(&fs);
+}
+
+/// The pages that a file has taken over are no reason to give it a chunk where nothing was written.
+#[test]
+fn a_hole_is_one_also_in_a_file_that_took_over_pages() {
+    let mut fs = stocked();
+    fs.sync().expect("no failure");
+    let chunk = fs.geometry().chunk_bytes;
+    let (ino, inode) = fs.create_file(Ino::ROOT, b"sparse", &NEW, NOW).expect("space");
+    assert!(matches!(inode.form, Form::Run { .. }), "it has the pages of a null file");
+    fs.write(ino, 3 * chunk, &[1], NOW).expect("space");
+    assert!(fs.chunk_at(&fs.inode(ino).expect("it exists"), 0).is_none());
+    let mut bytes = vec![9; 3 * chunk as usize + 1];
+    fs.read(ino, 0, &mut bytes).expect("it exists");
+    assert!(bytes[..3 * chunk as usize].iter().all(|byte| *byte == 0) && bytes[3 * chunk as usize] == 1);
+    // Space that was asked for stays.
+    let (ino, _) = fs.create_file(Ino::ROOT, b"reserved", &NEW, NOW).expect("space");
+    fs.allocate(ino, 0..PAGE_BYTES, Allocate::Space { keep_size: true }, NOW).expect("space");
+    fs.write(ino, 3 * chunk, &[1], NOW).expect("space");
+    assert!(fs.chunk_at(&fs.inode(ino).expect("it exists"), 0).is_some());
     fs.sync().expect("no failure");
     verify(&fs);
 }

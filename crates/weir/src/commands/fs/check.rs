@@ -195,8 +195,9 @@ impl CheckDocument {
             (None, true, true) => "clean",
             (Some(_), _, true) => "clean after the repair",
             (..) => {
-                "the region is clean, but containers are missing: mount their file system or put them back; \
-                 if they are lost, remove their files"
+                "the region is clean, but containers cannot be read: mount their file system, put them back, \
+                 or unmount what uses them; if they are lost, remove their files, or their tier (weir fs \
+                 remove-tier --lost)"
             }
         }
     }

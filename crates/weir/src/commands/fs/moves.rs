@@ -57,8 +57,11 @@ fn failure(file: &Path, command: Command, errno: Errno) -> Failure {
         ),
         Errno::NXIO => Failure::refused(
             message("the file system has no tiers below the region"),
-            "weir fs create --flash DIR --disk DIR makes one that has",
+            "weir fs add-tier adds one, also while the file system is mounted",
         ),
+        Errno::ROFS => {
+            Failure::refused(message("its file system is mounted read-only"), "mount it without --read-only")
+        }
         Errno::NOSPC if command == Command::Evict => Failure::environment(
             message("no tier has space for it, or all of them are read-only or gone"),
             "weir fs status shows the tiers",
@@ -69,7 +72,8 @@ fn failure(file: &Path, command: Command, errno: Errno) -> Failure {
         ),
         Errno::FBIG => Failure::refused(
             message("it is too large for the region"),
-            "files of up to a quarter of the region fit",
+            "files of up to a quarter of the region return to it; a larger one stays there if it is pinned \
+             while it is empty: create a new file, pin it, and copy the contents into it",
         ),
         Errno::ISDIR | Errno::INVAL => Failure::usage(
             message("it is not a regular file"),

@@ -179,16 +179,15 @@ fn tier_table(status: &Status, width: Width) -> String {
         match (tier.state.as_str(), &tier.problem) {
             ("gone", Some(problem)) => {
                 text += &format!(
-                    "\nGONE: {path}: {problem}. Its files cannot be read until it is back: mount its file \
-                     system, or \
-                     put the directory back\n"
+                    "\nGONE: {path}: {problem}. Its files cannot be read until the directory is there, and \
+                     used by nothing else; at another path: weir fs move-tier; lost: weir fs remove-tier \
+                     --lost\n"
                 );
             }
             ("read_only", _) => {
                 text += &format!(
                     "\nREAD-ONLY: {path}: nothing is evicted to it, and its files cannot be changed, \
-                     until its file \
-                     system is writable again\n"
+                     until its file system is writable again\n"
                 );
             }
             _ if tier.leaving && is_mounted => {

@@ -284,8 +284,9 @@ pub(super) fn no_space_elsewhere(tier: &Path, region: &Path, file: &str) -> Fail
     Failure::environment(
         format!("cannot remove tier {tier}: there is no space elsewhere for {file}"),
         format!(
-            "files that were moved stay where they are; free space or add a tier, then repeat the command; \
-             or keep the tier: weir fs add-tier {region} with the same directory"
+            "files that were moved stay where they are; free space, or add a tier, which files of more than \
+             a quarter of the region need, then repeat the command; or keep the tier: weir fs add-tier \
+             {region} with the same directory"
         ),
     )
 }

@@ -100,7 +100,10 @@ pub(super) fn no_tier_table(region: &Path) -> Failure {
 pub(super) fn in_use_as_tier(directory: &Path) -> Failure {
     Failure::refused(
         format!("directory {} holds the containers of another file system", directory.display()),
-        format!("name another one; if that file system is gone, remove {} and containers here", marker::NAME),
+        format!(
+            "name another one; if that file system is gone, remove {} and containers there",
+            marker::NAME
+        ),
     )
 }
 
@@ -177,12 +180,13 @@ pub(super) fn way_out(path: &Path, reason: &TierError) -> String {
         TierError::InUse => "wait until that process has ended, or unmount the file system".to_owned(),
         TierError::OtherRegion(_) | TierError::OtherTier(_) => format!(
             "put the right directory at {path}; each has a file {} that says whose it is; or mount \
-             without it: weir fs mount --without {path}",
+             without it: weir fs mount --without {path} REGION DIR",
             marker::NAME
         ),
         _ => format!(
             "mount its file system, or put the directory back; if it is at another path now: weir fs \
-             move-tier REGION DIR; if it is lost, read the other files: weir fs mount --without {path}"
+             move-tier REGION DIR; if it is lost, read the other files: weir fs mount --without {path} \
+             REGION DIR"
         ),
     }
 }
