@@ -523,8 +523,8 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        // The reply has 32 bits; a program asks again for the rest.
-        let len = len.min(1 << 30);
+        // Others wait for it; a program asks again for the rest.
+        let len = len.min(WRITE_BYTES_MAX.into());
         let (from, to) = ((ino(source), source_at), (ino(target), target_at));
         let mut fs = WriteFor::new(&self.shared, request);
         let ended = self.end_privileges(&mut fs, ino(target), request.uid() != 0);

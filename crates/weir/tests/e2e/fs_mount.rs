@@ -2,6 +2,7 @@
 //! `fusermount3`.
 
 use crate::fs::{Region, can_mount};
+use crate::harness::installed;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -229,4 +230,43 @@ fn a_read_of_what_the_region_has_lost_fails_alone() {
     whole.set_len(64 << 20).expect("what was lost is zeros now");
     drop(file);
     region.unmount();
+}
+
+/// The region is on a loop device whose file has no space for what is written.
+#[test]
+fn unmount_says_what_did_not_become_durable() {
+    if !can_mount() || !installed(&["mkfs.ext4", "losetup"]) {
+        return;
+    }
+    let region = Region::new("16MiB");
+    let script = "
+        mkdir full device
+        mount -t tmpfs -o size=24M none full
+        truncate -s 200M full/image
+        mkfs.ext4 -q -O ^metadata_csum,^resize_inode -E lazy_itable_init=1,nodiscard full/image
+        mount -o loop,noinit_itable full/image device || { echo 'no loop devices' >&2; exit 77; }
+        \"$WEIR\" fs create device/region --size 128MiB >/dev/null
+        \"$WEIR\" fs mount device/region files --sync-interval 1h >/dev/null
+        head -c 40M /dev/urandom >files/file
+        code=0
+        \"$WEIR\" fs unmount files || code=$?
+        umount device full
+        exit $code";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-euc", script])
+        .current_dir(region.folder())
+        .env("WEIR", env!("CARGO_BIN_EXE_weir"))
+        .output()
+        .expect("unshare starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) {
+        eprintln!("left out: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    for part in
+        ["cannot make the last changes of", "is unmounted; the next mount finds what was durable before"]
+    {
+        assert!(said.contains(part), "{part:?} should be in:\n{said}");
+    }
 }

@@ -16,8 +16,10 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Chunks and holes that all windows together show at most. Each may be a mapping of its own, and so may the
-/// gap beside it, of which a process can have 65,530 (`vm.max_map_count`).
+/// gap beside it, of which a process can have 65,530, unless the system says otherwise.
 const CHUNKS_MAX: usize = 16_384;
+/// The part of the system's limit of mappings that chunks may take.
+const MAPPINGS_PART: usize = 4;
 /// Virtual bytes of a window. A file that is longer, because it is sparse or the region very large, has none.
 const WINDOW_BYTES_MAX: u64 = 1 << 40;
 /// Virtual bytes of all windows together, of the 128 TiB that a process has.
@@ -90,7 +92,10 @@ impl Deref for WindowBytes<'_> {
 
 impl Default for Windows {
     fn default() -> Self {
-        Self { table: Mutex::default(), chunks_max: CHUNKS_MAX }
+        let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+        let limit = limit.ok().and_then(|limit| limit.trim().parse::<usize>().ok());
+        let chunks_max = limit.map_or(CHUNKS_MAX, |limit| CHUNKS_MAX.min(limit / MAPPINGS_PART));
+        Self { table: Mutex::default(), chunks_max }
     }
 }
 
@@ -219,8 +224,9 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         // SAFETY: the range was reserved by `new`, and nothing refers to it any more.
-        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.reserved) };
-        debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
+        // The kernel joins neighbours, and a process with as many mappings as it can have cannot split them.
+        // The range then stays, which takes addresses and no memory.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.reserved) };
     }
 }
 

@@ -7,6 +7,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_fs::fuse::{MountPoint, UnmountError, mounts, unmount as unmount_directory};
@@ -68,6 +69,11 @@ impl UnmountDocument {
 pub(super) fn unmount(directory: &Path, lazy: bool) -> Result<UnmountDocument, Failure> {
     let mount = find(directory)?;
     let server = server(&mount);
+    // Nobody learns how the server ends, so that what it does last is asked for first.
+    let synced = match &server {
+        Server::Runs(_) if !lazy && !mount.is_read_only => make_durable(&mount.directory),
+        _ => Ok(()),
+    };
     unmount_directory(&mount.directory, lazy).map_err(|error| failure(&error))?;
     let ended = match &server {
         Server::Runs(process) => wait(process, if lazy { 1 } else { SERVER_TIMEOUT_SECONDS }),
@@ -84,6 +90,16 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> Result<UnmountDocument, F
             "it may still write to a slow device; it holds the region until then (weir fs status says so)",
         ));
     }
+    if let Err(error) = synced {
+        return Err(Failure::environment(
+            format!("cannot make the last changes of {} durable: {error}", mount.region.display()),
+            format!(
+                "{} is unmounted; the next mount finds what was durable before; see the kernel's log \
+                 (dmesg), then weir fs check",
+                mount.directory.display()
+            ),
+        ));
+    }
     let (directory, region) = (mount.directory.display().to_string(), mount.region.display().to_string());
     let content = match server {
         _ if mount.is_read_only => Content::Unchanged,
@@ -92,6 +108,14 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> Result<UnmountDocument, F
         Server::Runs(_) | Server::Unknown => Content::Pending,
     };
     Ok(UnmountDocument { directory, region, ended, content })
+}
+
+/// Makes all changes durable, those that the kernel holds back included.
+fn make_durable(directory: &Path) -> io::Result<()> {
+    // Not even root may look into the mount of a user who does not share it.
+    let Ok(root) = File::open(directory) else { return Ok(()) };
+    rustix::fs::syncfs(&root)?;
+    root.sync_all()
 }
 
 /// Returns the mount at a directory. The directory itself is not followed: its server may have ended.
