@@ -109,3 +109,45 @@ fn windows_are_limited() {
     let long = WindowRequest { file: 1, file_bytes: WINDOW_BYTES_MAX + 1, bytes, chunk_bytes: CHUNK, places };
     assert!(windows.bytes(&region, &long).is_none(), "it is too long for a window");
 }
+
+/// What the kernel refuses to map is not handed out, then or later.
+#[test]
+fn a_window_that_cannot_be_mapped_is_gone() {
+    let (windows, region) = (Windows::default(), region(8));
+    // The kernel maps nothing from within a page.
+    let places = &[at(1), ChunkPlace::At(7), at(2)];
+    let bytes = 0..3 * CHUNK;
+    let request = WindowRequest { file: 1, file_bytes: 4 * CHUNK, bytes, chunk_bytes: CHUNK, places };
+    assert!((0..2).all(|_| windows.bytes(&region, &request).is_none()));
+    let table = windows.table.lock().expect("no panic");
+    assert_eq!((table.windows.len(), table.chunks, table.bytes), (0, 0, 0));
+}
+
+#[test]
+fn the_window_that_was_used_least_recently_goes_first() {
+    let (mut windows, region) = (Windows::default(), region(8));
+    windows.chunks_max = 3;
+    for file in [1, 2, 3, 1, 4] {
+        drop(chunks(&windows, &region, file, 0, &[at(file)]));
+    }
+    let table = windows.table.lock().expect("no panic");
+    let mut left: Vec<_> = table.windows.keys().copied().collect();
+    left.sort_unstable();
+    assert_eq!(left, [1, 3, 4]);
+}
+
+/// Sparse files may be much longer than the region, and virtual memory is limited as well.
+#[test]
+fn virtual_memory_of_all_windows_is_limited() {
+    const WINDOWS_MAX: u64 = BYTES_MAX / WINDOW_BYTES_MAX;
+    let (windows, region) = (Windows::default(), region(8));
+    for file in 0..2 * WINDOWS_MAX {
+        let (bytes, places) = (0..CHUNK, &[at(file % 8)]);
+        let request = WindowRequest { file, file_bytes: WINDOW_BYTES_MAX, bytes, chunk_bytes: CHUNK, places };
+        let bytes = windows.bytes(&region, &request).expect("the longest window");
+        assert_eq!(numbers(&bytes), [(file % 8) as u8]);
+        let table = windows.table.lock().expect("no panic");
+        assert_eq!(table.windows.len() as u64, WINDOWS_MAX.min(file + 1));
+        assert!(table.bytes <= BYTES_MAX && table.windows.contains_key(&file), "{file}: {}", table.bytes);
+    }
+}
