@@ -5,7 +5,8 @@ use crate::layout::superblock::Superblock;
 use crate::layout::{Geometry, PAGE_BYTES};
 use crate::namespace::{Allocate, Durability};
 use crate::nvm::{Granule, Mapped as MappedRegion, Simulated};
-use crate::testing::{NEW, NOW};
+use crate::testing::{NEW, NOW, file};
+use crate::tiers::Class;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 
@@ -129,4 +130,18 @@ fn small_files_are_where_they_are() {
     // Beyond its pages it is a hole, which a small file has no chunk for.
     fs.truncate(ino, 6 * PAGE_BYTES, NOW).expect("no failure");
     verify(&fs, ino, 0..6 * PAGE_BYTES, &mut Kinds::default());
+}
+
+/// What is read in place stays in the region as what is copied does.
+#[test]
+fn views_are_accesses() {
+    for (read, left) in [("one", "two"), ("two", "one")] {
+        let (mut fs, _) = crate::testing::file_system(&[Class::Flash]);
+        let [one, two] = ["one", "two"].map(|name| file(&mut fs, name, 2 * PAGE_BYTES));
+        let ino = |name| if name == "one" { one } else { two };
+        let view = fs.view(ino(read), 0, 1).expect("it can be read");
+        assert!(matches!(view, View::Region(_)));
+        drop(view);
+        assert_eq!(fs.take_victims(1, 1), [(ino(left), 2 * PAGE_BYTES)], "{read} was read");
+    }
 }
