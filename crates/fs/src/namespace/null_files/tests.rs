@@ -89,3 +89,68 @@ fn they_take_no_space_from_files() {
     let with = fill(stocked());
     assert!(without > 50 && with == without, "{with} files with null files, {without} without");
 }
+
+/// Space that was freed counts, but cannot be taken before the next commit.
+#[test]
+fn one_that_finds_no_page_leaves_no_inode() {
+    let (mut fs, _) = file_system(&[]);
+    let pages = fs.usage().pages;
+    let large = file(&mut fs, "large", pages / 2 * PAGE_BYTES);
+    let (store, space) = fs.parts();
+    while space.take_pages(store, 1, Purpose::Data).is_ok() {}
+    fs.truncate(large, 0, NOW).expect("no failure");
+    let before = fs.usage();
+    assert!(before.free_pages > pages / 3, "{before:?}");
+    assert!(!fs.make_null_files().expect("no failure"));
+    assert_eq!((fs.usage(), fs.roots().null_count), (before, 0));
+}
+
+/// Generations tell files apart that had the same inode one after the other.
+#[test]
+fn generations_follow_those_of_removed_files() {
+    let (mut fs, _) = file_system(&[]);
+    let (old, removed) = fs.create_file(Ino::ROOT, b"old", &NEW, NOW).expect("space");
+    fs.unlink(Ino::ROOT, b"old", NOW).expect("it exists");
+    fs.forget(old, 0).expect("no failure");
+    while fs.make_null_files().expect("no failure") {}
+    fs.sync().expect("no failure");
+    let new = (0..fs.roots().null_count).find_map(|nth| {
+        let created = fs.create_file(Ino::ROOT, nth.to_string().as_bytes(), &NEW, NOW);
+        Some(created.expect("a null file")).filter(|(ino, _)| *ino == old)
+    });
+    let (_, new) = new.expect("the inode is used again");
+    assert!(new.generation > removed.generation, "{} after {}", new.generation, removed.generation);
+}
+
+/// Until the removal is durable, the pages have what the removed file has after a power loss.
+#[test]
+fn one_of_an_uncommitted_removal_is_not_taken_over() {
+    let (mut fs, containers) = file_system(&[]);
+    let old = file(&mut fs, "old", PAGE_BYTES);
+    fs.sync().expect("no failure");
+    fs.unlink(Ino::ROOT, b"old", NOW).expect("it exists");
+    assert_eq!(fs.roots().null_count, 1);
+    assert_ne!(file(&mut fs, "new", PAGE_BYTES), old);
+    let memory = fs.store().memory().after_power_loss(|versions| versions - 1);
+    let lost = crate::testing::open(memory, &containers);
+    let mut bytes = vec![0; PAGE_BYTES as usize];
+    assert_eq!(lost.read(old, 0, &mut bytes).expect("it exists"), bytes.len());
+    assert!(bytes == contents(old, PAGE_BYTES));
+    fs.sync().expect("no failure");
+    assert_eq!(file(&mut fs, "next", PAGE_BYTES), old);
+}
+
+/// A small region would lose a noticeable part of its space.
+#[test]
+fn removed_files_become_null_files_up_to_a_share_of_the_region() {
+    let (mut fs, _) = file_system(&[]);
+    let names: Vec<_> = (0..10).map(|nth| format!("file{nth}")).collect();
+    for name in &names {
+        file(&mut fs, name, 3 * PAGE_BYTES);
+    }
+    for name in &names {
+        fs.unlink(Ino::ROOT, name.as_bytes(), NOW).expect("it exists");
+    }
+    assert_eq!((fs.roots().null_count, fs.roots().null_pages), (5, 15));
+    verify(&fs);
+}
