@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nvm::Simulated;
-use crate::testing::{evicted_file, file_system};
+use crate::testing::{evicted_file, file, file_system};
 use crate::tiers::{Class, Container, Containers as _, SimulatedContainers};
 
 /// Returns a handler with a file in a container.
@@ -44,4 +44,18 @@ fn bytes_that_a_container_lacks_do_not_read_as_zeros() {
     containers.set_len(container, 4096).expect("behind the server's back");
     assert_eq!(read(0, 4096).expect("these are there"), 4096);
     assert!(matches!(read(4000, 9000), Err(Error::Container(_))));
+}
+
+/// Changes wait until bytes in the region are answered, and for no container's disk.
+#[test]
+fn reads_of_containers_hold_up_no_changes() {
+    let (handler, _, in_container, _) = handler();
+    let in_region = file(&mut handler.shared.write(), "other", 9000);
+    for (ino, expected) in [(in_container, true), (in_region, false)] {
+        let may_change = handler.read(ino, 0, 9000, |bytes| {
+            assert_eq!(bytes.expect("it can be read").len(), 9000);
+            handler.shared.0.try_write().is_ok()
+        });
+        assert_eq!(may_change, expected, "{ino:?}");
+    }
 }
