@@ -177,3 +177,62 @@ fn data_moves_in_vain_once() {
         assert!(events <= 3 * large.div_ceil(16), "{small}, {large}: {events} chunks were written");
     }
 }
+
+#[test]
+fn targets_of_links_move() {
+    let (mut fs, _) = file_system(&[]);
+    let target = [b't'; 4000];
+    let link = crate::namespace::New { kind: Kind::Symlink, permissions: 0o777, target: &target, ..NEW };
+    let mut links = Vec::new();
+    loop {
+        let name = format!("link{}", links.len());
+        match fs.create_file(Ino::ROOT, name.as_bytes(), &link, NOW) {
+            Ok((ino, _)) => links.push((name, ino)),
+            Err(Error::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let links = thin(&mut fs, links);
+    let (longest, all) = free(&fs);
+    assert!(longest < 8 && all > 180, "{longest} of {all}");
+    let large = fill(&mut fs, "large", 8);
+    assert!(large.len() as u64 * 8 > all * 9 / 10, "{} large files in {all} pages", large.len());
+    for (name, ino) in &links {
+        let mut bytes = vec![0; target.len() + 1];
+        assert_eq!(fs.read(*ino, 0, &mut bytes).expect("it exists"), target.len());
+        assert!(bytes[..target.len()] == target, "{name} has another target");
+    }
+    verify(&fs, &large);
+}
+
+/// A chunk in which something is found that stays is left out by the next attempt, which may succeed.
+#[test]
+fn a_chunk_that_cannot_move_does_not_end_the_attempts() {
+    let (mut fs, _) = file_system(&[]);
+    fs.set_keeps_null_files(false);
+    let small = fill(&mut fs, "small", 1);
+    let mut small = thin(&mut fs, small);
+    let chunk_of = |fs: &Fs, ino: Ino| match fs.inode(ino).expect("it exists").form {
+        Form::Run { first, .. } => fs.geometry().chunk_of(first).0,
+        form => panic!("a run, not {form:?}"),
+    };
+    // Data would move from this chunk first, but one of its pages is no file's.
+    let chunk = chunk_of(&fs, small[small.len() / 2].1);
+    for _ in 0..3 {
+        let nth = small.iter().position(|(_, ino)| chunk_of(&fs, *ino) == chunk).expect("files are there");
+        let (name, ino) = small.remove(nth);
+        fs.unlink(Ino::ROOT, name.as_bytes(), NOW).expect("it exists");
+        fs.forget(ino, 0).expect("no failure");
+    }
+    fs.sync().expect("no failure");
+    let (store, space) = fs.parts();
+    space.take_pages_in(store, chunk, 1).expect("a free page");
+    assert!(space.take_pages(store, 8, Purpose::Data).is_err());
+    assert_eq!(space.sparse_chunks(), [chunk]);
+    fs.commit().expect("no failure");
+    let places = |fs: &Fs| small.iter().map(|(_, ino)| chunk_of(fs, *ino)).collect::<Vec<_>>();
+    let before = places(&fs);
+    assert!(fs.compact().expect("no failure"), "it is worth another attempt");
+    assert_eq!(places(&fs), before, "what cannot all move stays");
+    assert!(!fill(&mut fs, "large", 8).is_empty());
+}
