@@ -60,6 +60,7 @@ fn many_files_are_trimmed_in_steps() {
         })
         .collect();
     fs.age_slack();
+    assert!(fs.has_slack(), "of files that have stopped growing");
     assert!(fs.trim().expect("no failure"));
     assert_eq!(files.iter().filter(|ino| pages(&fs, **ino) == 4).count(), 1);
     assert!(!fs.trim().expect("no failure"));
@@ -80,6 +81,19 @@ fn allocated_pages_beyond_the_size_stay() {
     append(&mut fs, ino, 2).expect("space");
     fs.trim_all().expect("no failure");
     assert_eq!(pages(&fs, ino), 7);
+}
+
+#[test]
+fn pages_that_are_allocated_after_a_file_has_stopped_growing_stay() {
+    let (mut fs, _) = file_system(&[]);
+    let ino = file(&mut fs, "file", 1);
+    append(&mut fs, ino, 2).expect("space");
+    fs.age_slack();
+    let keep = Allocate::Space { keep_size: true };
+    fs.allocate(ino, 0..4 * PAGE_BYTES, keep, NOW).expect("space");
+    assert!(!fs.has_slack());
+    fs.trim_all().expect("no failure");
+    assert_eq!(pages(&fs, ino), 4);
 }
 
 #[test]
@@ -129,4 +143,25 @@ fn slack_is_freed_before_a_write_is_refused() {
     assert!(needed * 20 > usage.pages * 17, "{needed} of {}", usage.pages);
     files.iter().for_each(|ino| verify(&fs, *ino));
     assert!(check(&fs).is_clean());
+}
+
+#[test]
+fn slack_of_what_is_no_file_any_more_is_nothing() {
+    use crate::layout::inode::Kind;
+    for kind in [None, Some(Kind::Directory), Some(Kind::Fifo)] {
+        let (mut fs, _) = file_system(&[]);
+        let ino = file(&mut fs, "file", 1);
+        append(&mut fs, ino, 40).expect("space");
+        fs.unlink(Ino::ROOT, b"file", NOW).expect("it exists");
+        fs.forget(ino, 0).expect("no failure");
+        fs.sync().expect("no failure");
+        if let Some(kind) = kind {
+            let new = crate::namespace::New { kind, ..NEW };
+            let (other, _) = fs.create_file(Ino::ROOT, b"other", &new, NOW).expect("space");
+            assert_eq!(other, ino, "the number is used again");
+        }
+        assert!(fs.has_slack());
+        fs.trim_all().expect("no failure");
+        assert!(check(&fs).is_clean(), "{kind:?}");
+    }
 }
