@@ -135,3 +135,57 @@ fn null_files_move() {
     assert!(new == small && chunk(&fs, new) == plan.to, "it takes over the null file, where that is now");
     verify(&fs, &[new]);
 }
+
+/// What was allocated and not written reads as zeros wherever it moves, although others wrote there.
+#[test]
+fn unwritten_chunks_stay_unwritten() {
+    let (mut fs, _) = file_system(&[]);
+    let chunk = fs.geometry().chunk_bytes;
+    let (ino, _) = fs.create_file(Ino::ROOT, b"file", &crate::testing::NEW, NOW).expect("space");
+    let space = crate::namespace::Allocate::Space { keep_size: false };
+    fs.allocate(ino, 0..4 * chunk, space, NOW).expect("space");
+    let hot = file(&mut fs, "hot", 8 * chunk);
+    write_over(&mut fs, hot, 20, false);
+    fs.unlink(Ino::ROOT, b"hot", NOW).expect("it exists");
+    fs.forget(hot, 0).expect("no failure");
+    fs.sync().expect("no failure");
+    let mut moved = 0;
+    while let Some(plan) = fs.plan_levelling(GAP) {
+        assert!(moved < 100 && fs.level(&plan).expect("no failure"), "{moved}: {plan:?}");
+        fs.sync().expect("no failure");
+        moved += 1;
+    }
+    assert!(moved >= 4, "{moved} chunks moved");
+    let mut bytes = vec![1; 4 * chunk as usize];
+    assert_eq!(fs.read(ino, 0, &mut bytes).expect("it exists"), bytes.len());
+    assert!(bytes.iter().all(|byte| *byte == 0), "it has what the removed file had");
+    assert!(check(&fs).is_clean());
+}
+
+/// A chunk that has been allocated since, or that the next commit frees, takes no data.
+#[test]
+fn data_moves_to_no_chunk_that_is_not_free() {
+    let (mut fs, hot, files) = sample(1 << 16);
+    write_over(&mut fs, hot, 20, false);
+    fs.sync().expect("no failure");
+    let plan = fs.plan_levelling(GAP).expect("one chunk differs");
+    let bytes = fs.space.free_chunks() * fs.geometry().chunk_bytes;
+    let other = file(&mut fs, "other", bytes);
+    assert!(!fs.level(&plan).expect("no failure"), "another file has it");
+    fs.truncate(other, 0, NOW).expect("no failure");
+    assert!(!fs.level(&plan).expect("no failure"), "the other file has it after a power loss");
+    fs.sync().expect("no failure");
+    assert!(fs.level(&plan).expect("no failure"), "it is free again");
+    verify(&fs, &files);
+}
+
+#[test]
+fn what_is_most_worn_moves_first() {
+    let (mut fs, hot, _) = sample(1 << 16);
+    let hotter = file(&mut fs, "hotter", 1 << 16);
+    write_over(&mut fs, hotter, 30, false);
+    write_over(&mut fs, hot, 20, false);
+    let plan = fs.plan_levelling(GAP).expect("two chunks differ");
+    let (ino, index, _) = fs.owner_of(plan.from).expect("a large file's");
+    assert_eq!((ino, index), (hotter, 0));
+}
