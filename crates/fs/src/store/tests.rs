@@ -116,3 +116,43 @@ fn data_where_metadata_is_staged_is_refused() {
     store.commit().expect("no failure");
     store.store_data(256 * 64, &[7; 64]).expect("nothing is staged any more");
 }
+
+/// An allocation counts as wear like a chunk of data, and ends what was counted before.
+#[test]
+fn wear_begins_anew_with_an_allocation() {
+    const CHUNK: u64 = 4096;
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    store.set_chunk_bytes(CHUNK);
+    let write = |store: &mut Store<Simulated>| {
+        store.store_data(5 * CHUNK, &[1; CHUNK as usize]).expect("nothing is staged there");
+        store.wear_events()
+    };
+    assert_eq!(write(&mut store), 1);
+    store.note_allocated(Chunk(5));
+    assert_eq!((store.wear_events(), store.take_worn()), (2, vec![]));
+    assert_eq!(write(&mut store), 2, "the allocation has counted it");
+    assert_eq!(write(&mut store), 3);
+    assert_eq!((store.take_worn(), store.take_worn()), (vec![Chunk(5)], vec![]));
+}
+
+/// What one group cannot note is left for the next one.
+#[test]
+fn some_worn_chunks_are_taken_at_a_time() {
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    store.set_chunk_bytes(64);
+    store.zero_data(20_480, (WORN_MAX as u64 + 5) * 64).expect("nothing is staged there");
+    let first = store.take_worn();
+    assert_eq!((first.len(), first[0]), (WORN_MAX, Chunk(320)));
+    assert_eq!((store.take_worn().len(), store.take_worn().len()), (5, 0));
+}
+
+#[test]
+fn parts_of_chunks_add_up_to_wear() {
+    let mut store = open(Simulated::new(SIZE, Granule::Word));
+    store.set_chunk_bytes(4096);
+    let events = [0, 1, 2, 3, 3, 4].map(|expected| {
+        store.store_data(20_480, &[1; 3072]).expect("nothing is staged there");
+        (store.wear_events(), expected)
+    });
+    assert!(events.iter().all(|(events, expected)| events == expected), "{events:?}");
+}
