@@ -7,7 +7,11 @@ use mounted::Mount;
 use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
-use weir_fs::namespace::FileSystem;
+use weir_fs::check::check;
+use weir_fs::fuse::{self, End};
+use weir_fs::layout::Ino;
+use weir_fs::layout::inode::Kind;
+use weir_fs::namespace::{Durability, FileSystem, New};
 use weir_fs::nvm::Mapped;
 
 const PAGE: usize = 4096;
@@ -88,4 +92,26 @@ fn null_files_are_made() {
     let memory = Mapped::open(&mount.directory.path().join("region"), false).expect("it is free");
     let fs = FileSystem::open_read_only(memory).expect("the file system");
     assert!(!fs.lacks_null_files());
+}
+
+/// What a crash left is for the next mount that may change the region.
+#[test]
+fn the_end_of_a_mount_that_only_reads_changes_nothing() {
+    let Some(mut mount) = mount() else { return };
+    mount.stop();
+    let region = mount.directory.path().join("region");
+    let open = |writable| Mapped::open(&region, writable).expect("it is free");
+    let mut fs = FileSystem::open(open(true), Durability::Sync).expect("the file system");
+    let (kind, permissions, target, attributes) = (Kind::File, 0o644, &[][..], &[][..]);
+    let new = New { kind, permissions, uid: 0, gid: 0, device: 0, target, attributes };
+    let (ino, _) = fs.create_file(Ino::ROOT, b"open", &new, fuse::now()).expect("space");
+    fs.refer(ino);
+    fs.unlink(Ino::ROOT, b"open", fuse::now()).expect("it exists");
+    fs.sync().expect("no failure");
+    drop(fs);
+    let fs = FileSystem::open_read_only(open(false)).expect("the file system");
+    let end = fuse::serve(fs, &mount.path(""), &mount.options, |stop| stop.stop());
+    assert_eq!(end.expect("there is nothing to store"), End::Unmounted);
+    let fs = FileSystem::open_read_only(open(false)).expect("the file system");
+    assert_eq!(check(&fs).orphans, 1);
 }
