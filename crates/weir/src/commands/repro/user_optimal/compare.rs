@@ -199,11 +199,17 @@ fn alone(name: &str, steps: &Steps, assumptions: &Assumptions, all: &mut BTreeMa
     let light = assumptions.named_loads[0] * steps.saturation();
     let is_light = steps.offered.partition_point(|rate| *rate <= light);
     let migrated = sum(&steps.inward[..is_light]) + sum(&steps.outward[..is_light]);
+    let light_share = match is_light {
+        // Saturated from the start: there was no light load.
+        0 => f64::NAN,
+        _ if total > 0.0 => migrated / total,
+        _ => 0.0,
+    };
     let own = figures([
         ("saturation", steps.saturation()),
         ("base response", steps.response[0]),
         ("migrated share", total / sum(&steps.requests).max(1.0)),
-        ("share of migrations at light load", if total > 0.0 { migrated / total } else { 0.0 }),
+        ("share of migrations at light load", light_share),
         ("balance", balance(steps, 0..below)),
         ("least balance", (0..below).map(|step| balance(steps, step..step + 1)).fold(1.0, f64::min)),
         ("imbalance", imbalance(steps, 0..below)),
@@ -286,8 +292,11 @@ impl Pair {
         (part.map(|step| steps.response[step].ln()).sum::<f64>() / count).exp()
     }
 
-    /// Returns the figures of one of the two.
+    /// Returns the figures of one of the two: only the point of saturation if there is no step to compare.
     fn figures(&self, of: &Steps, base: &Steps, assumptions: &Assumptions) -> Metrics {
+        if self.common == 0 {
+            return figures([("saturation", of.saturation())]);
+        }
         let last = self.common.saturating_sub(1);
         let local = |step: usize| of.shares.first().map_or(f64::NAN, |shares| shares[step]);
         let count = self.common as f64;
@@ -318,19 +327,20 @@ fn example(subjects: &BTreeMap<String, Steps>, all: &mut BTreeMap<String, Metric
     let [moves, stays] = EXAMPLE;
     let of = |experiment: &str, server: &str| subjects.get(&format!("{experiment}, {server}"));
     let (Some(a), Some(base)) = (of(moves, "server A"), of(stays, "server A")) else { return };
-    let step = Pair::new(a, base).greatest_gain;
+    let Pair { common, greatest_gain: step, .. } = Pair::new(a, base);
     for server in ["server A", "server B", "all servers"] {
         let (Some(with), Some(without)) = (of(moves, server), of(stays, server)) else { continue };
-        let response = [with, without].map(|steps| steps.response[step]);
+        let response = [with, without].map(|steps| if common > 0 { steps.response[step] } else { f64::NAN });
         for (experiment, other, response) in [(moves, stays, response[0]), (stays, moves, response[1])] {
             let name = format!("{experiment}, {server} beside {other}, {server}");
             all.entry(name).or_default().extend(figures([("example response", response)]));
         }
         let difference = response[1] - response[0];
-        let gain = figures([("difference", difference.max(LEAST_DIFFERENCE))]);
-        all.insert(format!("gain of {server}"), gain);
-        let loss = figures([("difference", (-difference).max(LEAST_DIFFERENCE))]);
-        all.insert(format!("loss of {server}"), loss);
+        for (what, difference) in [("gain", difference), ("loss", -difference)] {
+            // Unlike `max`, this keeps a difference that cannot be computed.
+            let least = if difference < LEAST_DIFFERENCE { LEAST_DIFFERENCE } else { difference };
+            all.insert(format!("{what} of {server}"), figures([("difference", least)]));
+        }
     }
 }
 
@@ -406,6 +416,15 @@ mod tests {
         near("light-load response", (9.0 + 11.0 * part) / (8.0 + 32.0 * part));
         assert_eq!(all["SEQ-MIG, 9 ms"]["migrated share"], 30.0 / 5000.0);
         assert_eq!(all["SEQ-MIG, 9 ms"]["share of migrations at light load"], 0.0);
+        let saturated = BTreeMap::from([("SEQ-MIG, 9 ms".to_owned(), steps(&[60.0, 90.0], 10.0))]);
+        let alone = &compare(&saturated, &ASSUMPTIONS)["SEQ-MIG, 9 ms"];
+        assert!(!alone.contains_key("share of migrations at light load"), "no load was light: {alone:?}");
+        let both = BTreeMap::from([
+            ("SEQ-MIG, 9 ms".to_owned(), steps(&[60.0, 90.0], 10.0)),
+            ("SEQ-NOMIG, 9 ms".to_owned(), steps(&[5.0, 90.0], 0.0)),
+        ]);
+        let compared = &compare(&both, &ASSUMPTIONS)["SEQ-NOMIG, 9 ms beside SEQ-MIG, 9 ms"];
+        assert!(compared.keys().eq(["saturation"]), "no step to compare: {compared:?}");
         assert_eq!(all["SEQ-MIG, 9 ms, from the local disk"]["migrations at higher loads"], 21.0);
         assert_eq!(all["SEQ-NOMIG, 9 ms, from the local disk"]["migrated share"], 0.0);
         assert_eq!(all["SEQ-MIG, 9 ms, disk 1, late"]["local share"], 0.1 * 3.0);
@@ -429,6 +448,12 @@ mod tests {
         assert!((all["gain of server A"]["difference"] - 0.004).abs() < 1e-9);
         assert!((all["loss of server B"]["difference"] - 0.002).abs() < 1e-9);
         assert_eq!(all["gain of server B"]["difference"], LEAST_DIFFERENCE);
+        let saturated = BTreeMap::from([
+            (EXAMPLE[0].to_owned(), servers(&[60.0, 90.0], &[2.0, 2.0])),
+            (EXAMPLE[1].to_owned(), servers(&[70.0, 90.0], &[2.0, 2.0])),
+        ]);
+        let all_saturated = compare(&saturated, &ASSUMPTIONS);
+        assert!(all_saturated["gain of server A"].is_empty() && all_saturated["loss of server B"].is_empty());
         let b = "two servers, SEQ-MIG, server B beside two servers, SEQ-NOMIG, server B";
         assert_eq!(all[b]["example response"], 0.004);
     }
