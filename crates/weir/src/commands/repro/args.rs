@@ -45,6 +45,9 @@ pub struct ReproArgs {
     /// Do not vary fitted parameters
     #[arg(long)]
     pub no_variants: bool,
+    /// Vary fitted parameters in long experiments, too, as with --full
+    #[arg(long, conflicts_with_all = ["no_variants", "causes", "sweep"])]
+    pub all_variants: bool,
     /// Run the experiments on the causes of differences instead: the rows that differ, with and without a
     /// change of one thing
     #[arg(long, conflicts_with_all = ["plot", "full"])]

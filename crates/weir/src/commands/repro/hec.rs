@@ -73,7 +73,7 @@ fn run(setting: &Setting, runner: &Runner<'_>) -> Result<Results, Failure> {
     let mut selected = experiments::all(p)?;
     // Only the load that stands for tpcep has fitted numbers.
     let is_varied = |one: &CacheExperiment| {
-        let is_in_time = runner.form.is_full || one.flash.is_none();
+        let is_in_time = runner.varies_all() || one.flash.is_none();
         let is_exact = runner.variant.is_none() || runner.names.is_some();
         is_exact || (one.trace == experiments::TPCEP && is_in_time)
     };

@@ -187,12 +187,12 @@ impl Form {
             Some(time) => format!("{time} of virtual time for each experiment"),
             None => "ten minutes of virtual time at most for each experiment".to_owned(),
         };
-        (!self.is_full).then(|| {
-            format!(
-                "the short form: one seed instead of {SEEDS}, {limit}, and fitted parameters varied in \
-                     experiments of 20 s only; see --full"
-            )
-        })
+        let varied = match args.all_variants {
+            true => "",
+            false => ", and fitted parameters varied in experiments of 20 s only",
+        };
+        (!self.is_full)
+            .then(|| format!("the short form: one seed instead of {SEEDS}, {limit}{varied}; see --full"))
     }
 }
 
@@ -338,6 +338,7 @@ fn refuse_without_name(args: &ReproArgs) -> Result<(), Failure> {
         (args.sweep, "--sweep"),
         (args.only.is_some(), "--only"),
         (args.full, "--full"),
+        (args.all_variants, "--all-variants"),
         (args.plot.is_some(), "--plot"),
         (args.results.is_some(), "--results"),
         (args.recordings.is_some(), "--recordings"),

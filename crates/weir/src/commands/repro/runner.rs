@@ -41,6 +41,11 @@ impl Runner<'_> {
         }
     }
 
+    /// Returns whether fitted parameters are varied in long experiments, too.
+    pub(super) fn varies_all(&self) -> bool {
+        self.form.is_full || self.args.all_variants
+    }
+
     /// Returns the duration of an experiment that takes so long in the full form.
     pub(super) fn duration(&self, full: Nanos) -> Nanos {
         self.args.duration.unwrap_or_else(|| self.form.duration(full))

@@ -11,7 +11,7 @@ use weir_model::Nanos;
 
 /// The factors by which fitted parameters are multiplied.
 const FACTORS: [f64; 2] = [0.75, 1.25];
-/// Longest experiments that are rerun in the short form.
+/// Longest experiments that are rerun in the short form, unless all are wanted.
 const CHEAP: Nanos = Nanos::secs(20);
 
 /// The results with a changed parameter.
@@ -34,7 +34,7 @@ pub(super) struct Variants {
     pub(super) failed: Vec<String>,
 }
 
-/// Runs all variants, in the short form those of short experiments only.
+/// Runs all variants, in the short form those of short experiments only, unless all are wanted.
 ///
 /// # Errors
 /// Fails if the results cannot be kept.
@@ -45,7 +45,7 @@ pub(super) fn run(
     runner: &Runner<'_>,
 ) -> Result<Variants, Failure> {
     let seed = runner.seeds.first().copied().unwrap_or(1);
-    let is_full = runner.form.is_full;
+    let is_all = runner.varies_all();
     let mut variants = Variants { seed, ..Variants::default() };
     let wanted: BTreeSet<&String> = publication.experiments();
     let fitted = publication.parameters.iter().filter(|one| matches!(one.provenance, Provenance::Fitted(_)));
@@ -65,14 +65,14 @@ pub(super) fn run(
             let results = match measures {
                 Measures::Pools(experiments) => experiments(&changed).and_then(|mut experiments| {
                     experiments.retain(|one| {
-                        let is_in_time = is_full || one.duration <= CHEAP;
+                        let is_in_time = is_all || one.duration <= CHEAP;
                         let is_wanted = wanted.contains(&one.name) && parameter.is_used_by(&one.name);
                         runner.selects(&one.name) && is_in_time && is_wanted
                     });
                     experiment::run(&experiments, &runner)
                 }),
                 // A ramp takes longer than the short form has time for.
-                Measures::Ramps(_) if !is_full => Ok(Results::default()),
+                Measures::Ramps(_) if !is_all => Ok(Results::default()),
                 Measures::Ramps(run)
                 | Measures::Caches(run)
                 | Measures::Logs(run)
