@@ -53,7 +53,8 @@ struct ExplainedRow {
 pub(super) enum Effect {
     /// The row differs, and with the change it does not, by much less: the cause is shown.
     Shown,
-    /// The row differs less with the change: it is a part of the cause.
+    /// The row differs less with the change: it is a part of the cause. So is what changes several things at
+    /// once, since which of them counts is not known.
     Nearer,
     /// The change brings the row no nearer.
     None,
@@ -72,8 +73,8 @@ const LEAST_MOVE: f64 = 0.05;
 const SHOWN: f64 = 0.5;
 
 impl Effect {
-    /// Compares the figures of a row without and with a change.
-    fn of(published: &Published, [without, with]: [f64; 2]) -> Self {
+    /// Compares the figures of a row without and with a change. Only a change of one thing shows a cause.
+    fn of(published: &Published, [without, with]: [f64; 2], is_of_one_thing: bool) -> Self {
         let verdicts = published.verdict(without).zip(published.verdict(with));
         let distances = published.distance(without).zip(published.distance(with));
         let (Some((before, after)), Some((far, near))) = (verdicts, distances) else { return Self::Failed };
@@ -84,7 +85,7 @@ impl Effect {
         match () {
             () if before != Verdict::Differs => Self::DoesNotDiffer,
             () if moves.abs() < LEAST_MOVE => Self::None,
-            () if after != Verdict::Differs && near <= far * (1.0 - SHOWN) => Self::Shown,
+            () if is_of_one_thing && after != Verdict::Differs && near <= far * (1.0 - SHOWN) => Self::Shown,
             () if near <= far * (1.0 - NEARER) => Self::Nearer,
             () => Self::None,
         }
@@ -137,7 +138,7 @@ pub(super) fn run(reproduction: &Reproduction, args: &ReproArgs) -> Result<Expla
                 baseline: table.baseline.clone(),
                 published: row.published.clone(),
                 figures,
-                effect: Effect::of(&row.published, figures),
+                effect: Effect::of(&row.published, figures, cause.is_of_one_thing()),
             }
         };
         causes.push(Explanation {
@@ -326,7 +327,8 @@ mod tests {
     #[test]
     fn causes_are_selected_by_words_and_rows() {
         let rows = vec!["figure 1: a".to_owned(), "figure 2: b".to_owned()];
-        let cause = Cause { what: "the model".into(), change: BTreeMap::new(), rows };
+        let cause =
+            Cause { what: "the model".into(), change: BTreeMap::new(), one_thing: String::new(), rows };
         let rows = |only| selected(&cause, only).map(|cause| cause.rows.len());
         assert_eq!(
             [None, Some("model"), Some("figure 2"), Some("c")].map(rows),
@@ -346,20 +348,24 @@ mod tests {
 
     #[test]
     fn a_cause_is_shown_if_the_row_no_longer_differs() {
+        let effect = |published: &Published, figures| Effect::of(published, figures, true);
         let ratio = Published::Ratio(Interval { least: 2.0, most: 2.0 });
-        assert_eq!(Effect::of(&ratio, [0.5, 2.1]), Effect::Shown);
-        assert_eq!(Effect::of(&ratio, [0.5, 0.9]), Effect::Nearer);
-        assert_eq!(Effect::of(&ratio, [0.5, 0.51]), Effect::None);
-        assert_eq!(Effect::of(&ratio, [0.5, 0.2]), Effect::None, "further away");
-        assert_eq!(Effect::of(&ratio, [2.0, 0.5]), Effect::DoesNotDiffer);
-        assert_eq!(Effect::of(&ratio, [f64::NAN, 2.0]), Effect::Failed);
+        assert_eq!(effect(&ratio, [0.5, 2.1]), Effect::Shown);
+        assert_eq!(effect(&ratio, [0.5, 0.9]), Effect::Nearer);
+        assert_eq!(effect(&ratio, [0.5, 0.51]), Effect::None);
+        assert_eq!(effect(&ratio, [0.5, 0.2]), Effect::None, "further away");
+        assert_eq!(effect(&ratio, [2.0, 0.5]), Effect::DoesNotDiffer);
+        assert_eq!(effect(&ratio, [f64::NAN, 2.0]), Effect::Failed);
         let less = Published::Direction(Direction::Less);
-        assert_eq!(Effect::of(&less, [1.0, 0.96]), Effect::None, "another seed does as much");
-        assert_eq!(Effect::of(&ratio, [1.0, 1.2]), Effect::Nearer, "in direction, but far away");
-        assert_eq!(Effect::of(&less, [1.2, 0.9]), Effect::Shown);
-        assert_eq!(Effect::of(&less, [1.2, 1.05]), Effect::Nearer);
+        assert_eq!(effect(&less, [1.0, 0.96]), Effect::None, "another seed does as much");
+        assert_eq!(effect(&ratio, [1.0, 1.2]), Effect::Nearer, "in direction, but far away");
+        assert_eq!(effect(&less, [1.2, 0.9]), Effect::Shown);
+        assert_eq!(effect(&less, [1.2, 1.05]), Effect::Nearer);
         let share = Published::Share(Interval { least: 0.6, most: 0.6 });
-        assert_eq!(Effect::of(&share, [0.1, 0.55]), Effect::Shown);
-        assert_eq!(Effect::of(&share, [0.1, 0.0]), Effect::None);
+        assert_eq!(effect(&share, [0.1, 0.55]), Effect::Shown);
+        assert_eq!(effect(&share, [0.1, 0.0]), Effect::None);
+        let several = |figures| Effect::of(&ratio, figures, false);
+        assert_eq!(several([0.5, 2.1]), Effect::Nearer, "which of several changes counts is not known");
+        assert_eq!([several([0.5, 0.2]), several([2.0, 0.5])], [Effect::None, Effect::DoesNotDiffer]);
     }
 }

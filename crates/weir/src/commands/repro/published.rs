@@ -57,6 +57,9 @@ pub(super) struct Cause {
     pub(super) what: String,
     /// The other values of parameters.
     pub(super) change: BTreeMap<String, String>,
+    /// Why several parameters change only one thing. Without that, several are at most a part of a cause.
+    #[serde(default)]
+    pub(super) one_thing: String,
     /// The rows: each the place and the quantity, with a colon between, and the baseline if another row has
     /// the same name: `table V: latency, to disk alone`.
     pub(super) rows: Vec<String>,
@@ -72,11 +75,28 @@ pub(super) struct Table {
     /// The configuration that the rows are compared with; empty if they are absolute.
     #[serde(default)]
     pub(super) baseline: String,
+    /// The publication's own words that compare with this baseline, if the same figure or table has another
+    /// one before it.
+    #[serde(default)]
+    pub(super) second_baseline: String,
+    /// Instead of such words: which figures the ratios to this second baseline only say again. Its rows have
+    /// no vote.
+    #[serde(default)]
+    pub(super) restates: String,
     /// What the publication says about the experiment.
     #[serde(default)]
     pub(super) setup: String,
     #[serde(rename = "row", default)]
     pub(super) rows: Vec<Row>,
+}
+
+impl Table {
+    /// Returns the figure or table of the publication whose rows it has; `None` if they are of its text.
+    fn place(&self) -> Option<String> {
+        let mut words = self.at.split([' ', ',', ':']);
+        let kind = words.next().filter(|kind| kind.starts_with("figure") || kind.starts_with("table"))?;
+        Some(format!("{kind} {}", words.next().unwrap_or_default()))
+    }
 }
 
 /// Returns what a row compares: a quantity, and with what.
@@ -101,6 +121,8 @@ pub(super) struct Row {
     pub(super) is_alternative: bool,
     /// Whether the rows with a vote before it determine it; it then has none.
     pub(super) is_determined: bool,
+    /// Whether its table only says again what others have; it then has no vote.
+    pub(super) is_restated: bool,
     pub(super) source: Source,
     /// What the user has to supply before the row's experiments can run; `None` for nothing.
     pub(super) lacking: Option<String>,
@@ -163,11 +185,18 @@ fn one_or_more<'de, D: serde::Deserializer<'de>>(text: D) -> Result<Vec<String>,
     })
 }
 
+impl Cause {
+    /// Reports whether the change is of one thing, so that it may show a cause.
+    pub(super) fn is_of_one_thing(&self) -> bool {
+        self.change.len() == 1 || !self.one_thing.is_empty()
+    }
+}
+
 impl Row {
     /// Reports whether the row counts in the summary. It does not if other rows determine it, or if it
     /// stands beside a row with another assumption.
     pub(super) fn has_vote(&self) -> bool {
-        self.pair.is_none() && !self.is_alternative && !self.is_determined
+        self.pair.is_none() && !self.is_alternative && !self.is_determined && !self.is_restated
     }
 }
 
@@ -321,8 +350,18 @@ impl TryFrom<RawRow> for Row {
         };
         let lacking = raw.missing.clone().filter(|_| matches!(source, Source::Run(_)));
         let RawRow { quantity, quote, pair, alternative: is_alternative, cause, .. } = raw;
-        let is_determined = false;
-        Ok(Self { quantity, published, quote, pair, is_alternative, is_determined, source, lacking, cause })
+        Ok(Self {
+            quantity,
+            published,
+            quote,
+            pair,
+            is_alternative,
+            is_determined: false,
+            is_restated: false,
+            source,
+            lacking,
+            cause,
+        })
     }
 }
 
@@ -401,7 +440,32 @@ impl Publication {
     /// # Errors
     /// Returns a description of the first mistake.
     pub(super) fn read(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| error.to_string())
+        let mut publication: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        for table in &mut publication.tables {
+            let is_restated = !table.restates.is_empty();
+            table.rows.iter_mut().for_each(|row| row.is_restated = is_restated);
+        }
+        publication.check_baselines()?;
+        Ok(publication)
+    }
+
+    /// Refuses a figure or table of the publication with several baselines, unless the publication's text
+    /// compares with them, too, or their rows have no vote: one favourable result would vote several times.
+    fn check_baselines(&self) -> Result<(), String> {
+        let mut first: BTreeMap<String, &str> = BTreeMap::new();
+        for table in self.tables.iter().filter(|table| !table.baseline.is_empty()) {
+            let Some(place) = table.place() else { continue };
+            let is_second = *first.entry(place).or_insert(&table.baseline) != table.baseline;
+            let reasons = [&table.second_baseline, &table.restates].into_iter().filter(|why| !why.is_empty());
+            let fault = match (is_second, reasons.count()) {
+                (true, 1) | (false, 0) => continue,
+                (true, 0) => "has a second baseline without a reason",
+                (true, _) => "has two reasons for its second baseline",
+                (false, _) => "has no second baseline",
+            };
+            return Err(format!("{} ({}) {fault}", table.at, table.baseline));
+        }
+        Ok(())
     }
 
     /// Returns all rows with their tables.
