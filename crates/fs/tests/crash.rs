@@ -201,6 +201,14 @@ fn mapped_file_durable_after_sync() {
     campaign(Granule::Sector, Durability::Sync, MIX);
 }
 
+/// Small files come and go between two commits.
+const SMALL: Mix = Mix { file_bytes_max: 9_000, write_bytes_max: 9_000, names: 2, data_percent: 45, ..MIX };
+
+#[test]
+fn persistent_memory_of_small_files() {
+    campaign(Granule::Word, Durability::Sync, SMALL);
+}
+
 /// Files whose owners have limits give up chunks that they no longer fill.
 const LIMITED: Mix = Mix { names: 3, data_percent: 90, limit_percent: 30, ..MIX };
 
