@@ -20,14 +20,16 @@ use weir_model::{Bytes, SECTOR, VolumeId};
 mod export;
 mod select;
 
+pub use select::Candidates;
 use select::Selection;
-pub use select::{Candidate, Candidates};
 
-/// The blocks of a sub-region, and the sub-regions of a region: as many as fit a page of 4 KiB.
-const BTES: usize = 1024;
+/// The blocks of a sub-region: as many as fit a page of 4 KiB.
+pub const BTES: usize = 1024;
+/// The sub-regions of a region: likewise.
 const BMDS: usize = 512;
 /// The blocks of a region.
 const REGION: u64 = (BTES * BMDS) as u64;
+const NO_BLOCKS: BlockBits = [0; BTES / 64];
 /// No child.
 const NONE: u32 = u32::MAX;
 
@@ -103,6 +105,8 @@ fn add<T: Counts>(page: &mut [T], at: usize, add: u16) -> bool {
 
 type BmdPage = Box<[Entry; BMDS]>;
 type BtePage = Box<[Bte; BTES]>;
+/// The blocks of a sub-region, one bit each.
+pub type BlockBits = [u64; BTES / 64];
 
 /// Returns the weight of an access by a request of this length: 128 for a sector, 1 from 64 KiB up.
 #[inline]
@@ -122,25 +126,35 @@ pub struct BlockTable {
     bgd: Vec<Entry>,
     bmds: Vec<BmdPage>,
     btes: Vec<BtePage>,
+    /// The resident blocks of each page, one bit each, as far as there have been any.
+    residents: Vec<BlockBits>,
     selection: Selection,
 }
 
 impl BlockTable {
     /// Adds the weight of an access to these blocks. Cost: three loads each, after a hash look-up.
     pub fn access(&mut self, volume: VolumeId, first: u64, count: u64, weight: u16) {
-        for block in first..first + count {
+        let (mut block, end) = (first, first + count);
+        while block < end {
             let Some((at, bmd, bte)) = self.find_or_create(BlockAddress { volume, block }) else { return };
-            let Self { bgd, bmds, btes, .. } = self;
+            let Self { bgd, bmds, btes, selection, .. } = self;
             let (middle, low) = (block as usize / BTES % BMDS, block as usize % BTES);
-            let page = &mut btes[bte];
-            let fresh = page[low].flags & Flags::USED.0 == 0;
-            page[low].flags |= Flags::USED.0;
-            add(&mut page[..], low, weight);
-            let page = &mut bmds[bmd];
-            page[middle].unique += u16::from(fresh);
-            add(&mut page[..], middle, weight);
-            bgd[at].unique = bgd[at].unique.saturating_add(u16::from(fresh));
-            add(&mut bgd[..], at, weight);
+            let here = (end - block).min((BTES - low) as u64) as usize;
+            for low in low..low + here {
+                let page = &mut btes[bte];
+                let fresh = page[low].flags & Flags::USED.0 == 0;
+                page[low].flags |= Flags::USED.0;
+                if add(&mut page[..], low, weight) {
+                    selection.forget(bte);
+                }
+                let page = &mut bmds[bmd];
+                page[middle].unique += u16::from(fresh);
+                add(&mut page[..], middle, weight);
+                bgd[at].unique = bgd[at].unique.saturating_add(u16::from(fresh));
+                add(&mut bgd[..], at, weight);
+            }
+            selection.note_change(bte, low, here);
+            block += here as u64;
         }
     }
 
@@ -186,6 +200,19 @@ impl BlockTable {
         if let Some((page, low)) = self.find(at) {
             let flags = &mut self.btes[page][low].flags;
             *flags = if on { *flags | flag.0 } else { *flags & !flag.0 };
+            if flag == Flags::RESIDENT {
+                self.note_resident(page, low, on);
+            }
+        }
+    }
+
+    fn note_resident(&mut self, page: usize, low: usize, on: bool) {
+        if self.residents.len() <= page && on {
+            self.residents.resize(page + 1, [0; BTES / 64]);
+        }
+        if let Some(bits) = self.residents.get_mut(page) {
+            let bit = 1 << (low % 64);
+            bits[low / 64] = if on { bits[low / 64] | bit } else { bits[low / 64] & !bit };
         }
     }
 
@@ -195,18 +222,15 @@ impl BlockTable {
             + self.bgd.capacity() * size_of::<Entry>();
         let pages = self.bmds.len() * size_of::<[Entry; BMDS]>() + self.btes.len() * size_of::<[Bte; BTES]>();
         let pointers = (self.bmds.capacity() + self.btes.capacity()) * size_of::<usize>();
-        Bytes((regions + pages + pointers + self.selection.memory()) as u64)
+        let residents = self.residents.capacity() * size_of::<BlockBits>();
+        Bytes((regions + pages + pointers + residents + self.selection.memory()) as u64)
     }
 
-    /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`],
-    /// those of a sub-region by counter, descending.
+    /// Returns the most costly blocks, at most `quota` of them, in the order of [`Self::visit_candidates`].
     pub fn candidates(&mut self, quota: u64) -> Vec<BlockAddress> {
         let mut list = Vec::new();
         let _ = self.visit_candidates(quota, |found| {
-            let mut blocks: Vec<_> = found.iter().collect();
-            blocks.sort_unstable();
-            let address = |at: Candidate| found.start.block + u64::from(at.offset());
-            list.extend(blocks.iter().map(|at| BlockAddress { block: address(*at), ..found.start }));
+            list.extend(found.blocks().map(|block| found.address(block)));
             ControlFlow::Continue(())
         });
         list
@@ -215,14 +239,15 @@ impl BlockTable {
     /// Visits the sub-regions of the most costly blocks, at most `quota` of them: Program 1 of the paper. The
     /// quota is divided among regions in proportion to their counters, visiting those with the fewest used
     /// blocks first; a region's share is divided likewise among its sub-regions; there blocks are taken by
-    /// counter, descending. An unused share passes to the next. Cost: visits all blocks of the sub-regions
-    /// that were ever accessed.
+    /// counter, descending. An unused share passes to the next. Cost: a few steps for each sub-region that
+    /// was ever accessed, and for each change since the last visit; all blocks where those were too many.
     pub fn visit_candidates(
         &mut self,
         quota: u64,
         visit: impl FnMut(Candidates<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mut selection = std::mem::take(&mut self.selection);
+        selection.apply_changes(&self.btes);
         let end = self.visit_selected(quota, &mut selection, visit);
         self.selection = selection;
         end
@@ -270,13 +295,13 @@ impl BlockTable {
             }
             let bte_quota = *quota * u64::from(entry.counter) / bmd_count;
             bmd_count -= u64::from(entry.counter);
-            let page = &self.btes[entry.child as usize];
-            selection.select_costliest(entry.child as usize, page, bte_quota);
-            let candidates = &selection.candidates[..];
+            let number = entry.child as usize;
+            let candidates = selection.select_costliest(number, &self.btes[number], bte_quota);
             *quota -= candidates.len() as u64;
             if !candidates.is_empty() {
                 let start = BlockAddress { block: start.block + (i * BTES) as u64, ..start };
-                visit(Candidates { start, candidates, page })?;
+                let residents = self.residents.get(number).unwrap_or(&NO_BLOCKS);
+                visit(Candidates { start, candidates, residents })?;
             }
         }
         ControlFlow::Continue(())

@@ -262,6 +262,10 @@ impl weir_policy::placement::PlaceLookup for Whereabouts<'_> {
         self.map.has_blocks(key, place)
     }
 
+    fn have_place(&self, first: ExtentKey, extents: u64, place: PlaceId) -> u64 {
+        self.map.have_blocks(first, extents, place)
+    }
+
     fn visit_place_ids(&self, key: ExtentKey, visit: &mut dyn FnMut(PlaceId)) {
         self.map.visit_place_ids(key, visit);
     }

@@ -448,6 +448,14 @@ fn check_cheap_look_ups(r: &Redirected) {
         }
         found.push(ids);
     }
+    for id in [WHOLE(0), WHOLE(1), fine(0), fine(1)] {
+        for (first, extents) in [(0, u64::MAX), (0, 0b1010), (1, 0b111)] {
+            let asked = (0..5 - first).filter(|nth| extents >> nth & 1 != 0);
+            let has_place = |nth: &u64| lookup.has_place(r.h.key(first + nth), id);
+            let expected: u64 = asked.filter(has_place).map(|nth| 1 << nth).sum();
+            assert_eq!(lookup.have_place(r.h.key(first), extents, id), expected, "{id:?} from {first}");
+        }
+    }
     assert_eq!(
         found,
         [vec![WHOLE(0)], vec![WHOLE(0), WHOLE(1)], vec![WHOLE(0), fine(1)], vec![fine(1)], vec![]]

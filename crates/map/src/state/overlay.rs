@@ -122,6 +122,17 @@ impl Overlay {
         here.filter_map(|key| Some((*key, self.extents.get(key)?)))
     }
 
+    /// Returns those of `count` extents from this one on that have changes.
+    pub(crate) fn of_run(
+        &self,
+        first: ExtentKey,
+        count: u64,
+    ) -> impl Iterator<Item = (ExtentIndex, &Pending)> {
+        let end = ExtentKey { index: ExtentIndex(first.index.0.saturating_add(count)), ..first };
+        let here = self.order.range(first..end);
+        here.filter_map(|key| Some((key.index, self.extents.get(key)?)))
+    }
+
     /// Returns the first extent with changes at or after this one, in its volume.
     pub(crate) fn next(&self, from: ExtentKey) -> Option<ExtentIndex> {
         self.order.range(from..).next().filter(|key| key.volume == from.volume).map(|key| key.index)

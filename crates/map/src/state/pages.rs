@@ -99,6 +99,19 @@ impl Pages {
         }
     }
 
+    /// Returns the words from that of an extent to the end of its page, at least one. Cost: as of
+    /// [`Self::word`].
+    pub(crate) fn words(&self, tree: Tree, index: ExtentIndex) -> &[u64] {
+        const NONE: [u64; WORDS] = [0; WORDS];
+        let mut id = tree.root;
+        for level in (1..u32::from(tree.height)).rev() {
+            let word = id.and_then(|id| self.get(id)).map_or(0, |page| page.words[slot(index, level)]);
+            id = (word != 0).then_some(PageId(word as u32));
+        }
+        let page = id.and_then(|id| self.get(id));
+        &page.map_or(&NONE, |page| &page.words)[slot(index, 0)..]
+    }
+
     /// Returns how many of the pages from an extent's leaf upwards do not exist.
     pub(crate) fn missing_pages(&self, tree: Tree, index: ExtentIndex) -> u8 {
         let Some(mut id) = tree.root else { return tree.height };
@@ -357,6 +370,13 @@ mod tests {
                 pages.set(&mut tree, ExtentIndex(index), word, &mut NoObserver, &mut dropped);
                 pages.reuse(dropped);
                 if set { twin.insert(index, word); } else { twin.remove(&index); }
+                // From a word to the end of its page, the words of the next extents follow.
+                let words = pages.words(tree, ExtentIndex(index));
+                prop_assert_eq!(words.len(), WORDS - (index % WORDS as u64) as usize);
+                let next = |at: &usize| pages.word(tree, ExtentIndex(index + *at as u64));
+                let some = [0, 1, words.len() - 1].into_iter().filter(|at| *at < words.len());
+                let some = some.filter(|at| index + (*at as u64) < extents);
+                prop_assert!(some.into_iter().all(|at| words[at] == next(&at)));
                 prop_assert_eq!(pages.word(tree, ExtentIndex(index)), word);
                 let next = pages.next_mapped(tree, ExtentIndex(index));
                 prop_assert_eq!(next.map(|e| e.0), twin.range(index..).next().map(|e| *e.0));

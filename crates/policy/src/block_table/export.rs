@@ -1,7 +1,7 @@
 //! The table as bytes: soft state that may outlive the server. Unreadable bytes are discarded, and only
 //! learnt state is lost by that.
 
-use super::{BMDS, BTES, BlockTable, Bte, Entry, NONE};
+use super::{BMDS, BTES, BlockTable, Bte, Entry, Flags, NONE};
 use weir_model::VolumeId;
 
 /// The first bytes of an export, the version last.
@@ -88,9 +88,13 @@ impl BlockTable {
                 let bte = btes.get_mut(usize::from(b)).filter(|e| e.flags == 0 && flags != 0)?;
                 *bte = Bte { counter, flags };
             }
-            let unique = btes.iter().filter(|e| e.flags & super::Flags::USED.0 != 0).count() as u16;
+            let unique = btes.iter().filter(|e| e.flags & Flags::USED.0 != 0).count() as u16;
             *entry = Entry { child: self.btes.len() as u32, counter, unique };
             region.unique = region.unique.saturating_add(unique);
+            let number = self.btes.len();
+            for (low, _) in btes.iter().enumerate().filter(|(_, e)| e.flags & Flags::RESIDENT.0 != 0) {
+                self.note_resident(number, low, true);
+            }
             self.btes.push(btes);
         }
         self.bmds.push(page);

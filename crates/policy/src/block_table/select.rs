@@ -1,6 +1,6 @@
 //! The selection of the most costly blocks of a sub-region.
 
-use super::{BTES, BlockAddress, Bte, Flags};
+use super::{BTES, BlockAddress, BlockBits, Bte, BtePage};
 
 /// The most costly blocks of a sub-region.
 #[derive(Clone, Copy, Debug)]
@@ -8,35 +8,40 @@ pub struct Candidates<'t> {
     /// The sub-region's first block.
     pub start: BlockAddress,
     pub(super) candidates: &'t [Candidate],
-    pub(super) page: &'t [Bte; BTES],
+    pub(super) residents: &'t BlockBits,
 }
 
-impl Candidates<'_> {
-    /// Iterates over the blocks, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = Candidate> {
-        self.candidates.iter().copied()
+impl<'t> Candidates<'t> {
+    /// Iterates over the blocks as offsets from the first one of the sub-region, the most costly ones first;
+    /// of equal ones in order.
+    #[inline]
+    pub fn blocks(&self) -> impl Iterator<Item = u16> + 't {
+        self.candidates.iter().map(|candidate| candidate.offset())
     }
 
     /// Returns the address of a block.
     #[inline]
-    pub fn address(&self, block: Candidate) -> BlockAddress {
-        BlockAddress { block: self.start.block + u64::from(block.offset()), ..self.start }
+    pub fn address(&self, block: u16) -> BlockAddress {
+        BlockAddress { block: self.start.block + u64::from(block), ..self.start }
     }
 
-    /// Whether a block has the flag.
+    /// Returns the resident blocks of the sub-region, whether costly or not.
     #[inline]
-    pub fn has(&self, block: Candidate, flag: Flags) -> bool {
-        self.page[usize::from(block.offset())].flags & flag.0 != 0
+    pub const fn residents(&self) -> &'t BlockBits {
+        self.residents
     }
 }
 
-/// A block among the most costly ones of a sub-region. The more costly one is less; of equal ones the first
-/// block. It is the counter's complement with the block below it, because plain numbers are sorted several
-/// times as fast as entries by their counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Candidate(u32);
+/// A block by its cost. The more costly one is less; of equal ones the first block. It is the counter's
+/// complement with the block below it, because plain numbers are sorted several times as fast as entries by
+/// their counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate(u32);
 
 impl Candidate {
+    /// More than every block that was accessed and whose counter is not zero.
+    const BOUND: Self = Self((u16::MAX as u32) << BTES.ilog2());
+
     #[inline]
     fn new(offset: u32, counter: u16) -> Self {
         Self(u32::from(!counter) << BTES.ilog2() | offset)
@@ -44,70 +49,178 @@ impl Candidate {
 
     /// Returns the block as an offset from the sub-region's first.
     #[inline]
-    pub const fn offset(self) -> u16 {
+    const fn offset(self) -> u16 {
         (self.0 % BTES as u32) as u16
     }
 }
 
-impl Candidate {
-    /// More than every block that was accessed and whose counter is not zero.
-    const BOUND: Self = Self((u16::MAX as u32) << BTES.ilog2());
+/// The most costly blocks of a page, from one selection to the next.
+#[derive(Clone, Debug)]
+struct CostOrder {
+    /// While `is_known`: every block below the bound, in order.
+    candidates: Vec<Candidate>,
+    /// Otherwise, a bound below which there were somewhat more blocks than wanted.
+    bound: Candidate,
+    is_known: bool,
 }
 
-/// The blocks selected of a page, and what is remembered of earlier selections.
+impl Default for CostOrder {
+    fn default() -> Self {
+        Self { candidates: Vec::new(), bound: Candidate::BOUND, is_known: false }
+    }
+}
+
+impl CostOrder {
+    /// Puts changed blocks where they belong now.
+    fn apply(&mut self, page: &[Bte; BTES], changes: &[Change]) {
+        let count: usize = changes.iter().map(|change| usize::from(change.count)).sum();
+        self.is_known &= count <= CHANGES_MAX;
+        if !self.is_known {
+            return;
+        }
+        let mut changed: BlockBits = [0; BTES / 64];
+        let blocks = || changes.iter().flat_map(|change| change.first..change.first + change.count);
+        blocks().for_each(|block| changed[usize::from(block) / 64] |= 1 << (block % 64));
+        let mut kept = 0;
+        for at in 0..self.candidates.len() {
+            let candidate = self.candidates[at];
+            let block = candidate.offset();
+            self.candidates[kept] = candidate;
+            kept += usize::from(changed[usize::from(block) / 64] >> (block % 64) & 1 == 0);
+        }
+        self.candidates.truncate(kept);
+        for (word, bits) in changed.iter_mut().enumerate() {
+            while *bits != 0 {
+                let block = word as u32 * 64 + bits.trailing_zeros();
+                *bits &= *bits - 1;
+                let candidate = Candidate::new(block, page[block as usize].counter);
+                if candidate < self.bound {
+                    let at = self.candidates.partition_point(|other| *other < candidate);
+                    self.candidates.insert(at, candidate);
+                }
+            }
+        }
+    }
+
+    /// Finds the most costly blocks of the page, at least `wanted` of them if there are as many.
+    fn find(&mut self, page: &[Bte; BTES], wanted: usize) {
+        if !self.is_known {
+            self.find_below_bound(page);
+        }
+        if self.candidates.len() < wanted && self.bound < Candidate::BOUND {
+            self.bound = Candidate::BOUND;
+            self.find_below_bound(page);
+        }
+        let spare = wanted + wanted / 4;
+        if self.candidates.len() > 2 * spare {
+            self.bound = self.candidates[spare];
+            self.candidates.truncate(spare);
+            self.candidates.shrink_to(2 * spare);
+        }
+    }
+
+    fn find_below_bound(&mut self, page: &[Bte; BTES]) {
+        let mut found = [Candidate(0); BTES];
+        let mut counted = 0;
+        // Without branches, which the processor could not foresee: costly blocks are scattered.
+        for (offset, block) in (0u32..).zip(page) {
+            let candidate = Candidate::new(offset, block.counter);
+            found[counted % BTES] = candidate;
+            counted += usize::from(candidate < self.bound);
+        }
+        let found = &mut found[..counted];
+        found.sort_unstable();
+        self.candidates.clear();
+        self.candidates.extend_from_slice(found);
+        self.is_known = true;
+    }
+}
+
+/// The accessed blocks of a page beyond which finding the costly ones anew costs less than moving them.
+const CHANGES_MAX: usize = 64;
+/// The changes noted per page, in the mean.
+const CHANGES_PER_PAGE: usize = 16;
+
+/// An access to consecutive blocks of a page.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    page: u32,
+    first: u16,
+    count: u16,
+}
+
+/// What is remembered of earlier selections. Little changes from one to the next, so that only blocks
+/// accessed since are visited.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
-    pub(super) candidates: Vec<Candidate>,
-    /// By page: a bound below which there were somewhat more candidates than wanted. Counters change little
-    /// from one selection to the next, so that one comparison excludes most blocks.
-    bounds: Vec<Candidate>,
+    /// By page, as far as they were selected from.
+    pages: Vec<CostOrder>,
+    /// The changes since the last selection, as many as its capacity; no more are noted.
+    changes: Vec<Change>,
+    /// Whether there were more.
+    has_more_changes: bool,
 }
 
 impl Selection {
     /// Returns the memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        (self.candidates.capacity() + self.bounds.capacity()) * size_of::<Candidate>()
+        let candidates: usize = self.pages.iter().map(|page| page.candidates.capacity()).sum();
+        candidates * size_of::<Candidate>()
+            + self.pages.capacity() * size_of::<CostOrder>()
+            + self.changes.capacity() * size_of::<Change>()
     }
 
     /// Forgets earlier selections.
     pub(super) fn clear(&mut self) {
-        self.bounds.clear();
+        self.pages.clear();
     }
 
-    /// Collects the most costly blocks of a page, at most `quota` of them, in no particular order.
-    pub(super) fn select_costliest(&mut self, number: usize, page: &[Bte; BTES], quota: u64) {
+    /// Forgets the order of a page: not only its accessed blocks have changed.
+    #[cold]
+    pub(super) fn forget(&mut self, page: usize) {
+        if let Some(order) = self.pages.get_mut(page) {
+            order.is_known = false;
+        }
+    }
+
+    /// Notes an access to blocks of a page, which costs them more. There are none before the first selection.
+    #[inline]
+    pub(super) fn note_change(&mut self, page: usize, first: usize, count: usize) {
+        if self.changes.len() < self.changes.capacity() {
+            self.changes.push(Change { page: page as u32, first: first as u16, count: count as u16 });
+        } else {
+            self.has_more_changes = true;
+        }
+    }
+
+    /// Applies the changes since the last selection.
+    pub(super) fn apply_changes(&mut self, pages: &[BtePage]) {
+        if std::mem::take(&mut self.has_more_changes) {
+            self.pages.iter_mut().for_each(|order| order.is_known = false);
+        } else {
+            self.changes.sort_unstable_by_key(|change| change.page);
+            for changes in self.changes.chunk_by(|a, b| a.page == b.page) {
+                let number = changes[0].page as usize;
+                if let Some(order) = self.pages.get_mut(number) {
+                    order.apply(&pages[number], changes);
+                }
+            }
+        }
+        self.changes.clear();
+        self.changes.reserve_exact(pages.len() * CHANGES_PER_PAGE);
+    }
+
+    /// Returns the most costly blocks of a page in order, at most `quota` of them.
+    pub(super) fn select_costliest(&mut self, number: usize, page: &[Bte; BTES], quota: u64) -> &[Candidate] {
         let wanted = usize::try_from(quota).unwrap_or(usize::MAX).min(BTES);
-        if self.bounds.len() <= number {
-            self.bounds.resize(number + 1, Candidate::BOUND);
+        if wanted == 0 {
+            return &[];
         }
-        self.collect_below(self.bounds[number], page);
-        if self.candidates.len() < wanted && self.bounds[number] < Candidate::BOUND {
-            self.bounds[number] = Candidate::BOUND;
-            self.collect_below(Candidate::BOUND, page);
+        if self.pages.len() <= number {
+            self.pages.resize_with(number + 1, CostOrder::default);
         }
-        let candidates = &mut self.candidates;
-        let spare = wanted + wanted / 4;
-        if wanted > 0 && candidates.len() > 2 * spare {
-            self.bounds[number] = *candidates.select_nth_unstable(spare).1;
-            candidates.truncate(spare);
-        }
-        if wanted > 0 && wanted < candidates.len() {
-            candidates.select_nth_unstable(wanted);
-        }
-        candidates.truncate(wanted);
-    }
-
-    /// Collects the blocks of a page below a bound.
-    fn collect_below(&mut self, bound: Candidate, page: &[Bte; BTES]) {
-        let candidates = &mut self.candidates;
-        candidates.resize(BTES, Candidate(0));
-        let mut counted = 0;
-        // Without branches, which the processor could not foresee: costly blocks are scattered.
-        for (offset, block) in (0u32..).zip(page) {
-            let candidate = Candidate::new(offset, block.counter);
-            candidates[counted % BTES] = candidate;
-            counted += usize::from(candidate < bound);
-        }
-        candidates.truncate(counted);
+        let order = &mut self.pages[number];
+        order.find(page, wanted);
+        &order.candidates[..wanted.min(order.candidates.len())]
     }
 }

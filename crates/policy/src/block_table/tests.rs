@@ -148,10 +148,15 @@ proptest! {
     }
 
     /// What is remembered of earlier selections does not change the next ones: an imported table has none.
+    /// Few accesses are noted, of many a part only.
     #[test]
     fn repeated_selections_match_first_ones(
         steps in prop::collection::vec(
             (prop::collection::vec((0u64..2048, 1u64..200, 0u16..8, 1u16..700), 0..12), 0u64..1500),
+            1..12,
+        ),
+        few in prop::collection::vec(
+            (prop::collection::vec((0u64..2048, 1u64..80, 0u16..8), 0..9), 0u64..1500),
             1..12,
         ),
     ) {
@@ -164,6 +169,41 @@ proptest! {
             }
             let mut again = BlockTable::import(&table.export()).expect("what was exported");
             prop_assert_eq!(table.candidates(quota), again.candidates(quota), "quota {}", quota);
+        }
+        for (accesses, quota) in few {
+            for (first, count, log) in accesses {
+                table.access(VolumeId(0), first, count, 1 << log);
+            }
+            let mut again = BlockTable::import(&table.export()).expect("what was exported");
+            prop_assert_eq!(table.candidates(quota), again.candidates(quota), "quota {}", quota);
+        }
+    }
+
+    /// The resident blocks of the candidates are those with the flag.
+    #[test]
+    fn residents_are_the_flagged_blocks(
+        steps in prop::collection::vec((any::<bool>(), 0u64..3000), 0..60),
+    ) {
+        let mut table = BlockTable::default();
+        table.access(VolumeId(0), 0, 3000, 1);
+        for (on, block) in steps {
+            table.set(at(0, block), Flags::METADATA, !on);
+            table.set(at(0, block), Flags::RESIDENT, on);
+        }
+        let mut again = BlockTable::import(&table.export()).expect("what was exported");
+        for table in [&mut table, &mut again] {
+            let mut residents = Vec::new();
+            let _ = table.visit_candidates(1 << 40, |found| {
+                let is_resident = |block: &u16| {
+                    found.residents()[usize::from(*block) / 64] >> (block % 64) & 1 != 0
+                };
+                residents.extend(found.blocks().filter(is_resident).map(|block| found.address(block)));
+                ControlFlow::Continue(())
+            });
+            residents.sort_unstable();
+            let has_flag = |block: &BlockAddress| table.has(*block, Flags::RESIDENT);
+            let expected: Vec<_> = (0..3000).map(|block| at(0, block)).filter(has_flag).collect();
+            prop_assert_eq!(residents, expected);
         }
     }
 

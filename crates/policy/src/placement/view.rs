@@ -2,7 +2,9 @@
 
 use super::Action;
 use crate::{Ewma, MovingDeviation};
-use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind, Rng};
+use weir_model::{
+    BLOCK, BlockRange, Bytes, DeviceId, ExtentIndex, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind, Rng,
+};
 
 /// A class of command sizes, because a device's cost per byte depends on the size: up to 4, 16, 64, 256 KiB,
 /// and larger.
@@ -380,6 +382,14 @@ pub trait PlaceLookup {
     /// blocks are counted.
     fn has_place(&self, key: ExtentKey, place: PlaceId) -> bool {
         self.places(key).place(place).is_some_and(|place| place.of_extent > 0)
+    }
+
+    /// Returns which of these extents have blocks valid in that place: of the 64 extents from `first` on,
+    /// those whose bits are set. Cost: less than [`Self::has_place`] for each of them.
+    fn have_place(&self, first: ExtentKey, extents: u64, place: PlaceId) -> u64 {
+        let key = |nth| ExtentKey { index: ExtentIndex(first.index.0 + nth), ..first };
+        let has_place = |nth: &u64| extents >> nth & 1 != 0 && self.has_place(key(*nth), place);
+        (0..64).filter(has_place).map(|nth| 1 << nth).sum()
     }
 
     /// Calls `visit` with each of the extent's places. Cost: less than [`Self::places`], because no blocks

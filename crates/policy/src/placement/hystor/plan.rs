@@ -2,84 +2,129 @@
 
 use super::super::PolicyContext;
 use super::{Hystor, Offsets, Quota, Update, fine};
-use crate::block_table::{Candidate, Flags};
+use crate::block_table::{BTES, BlockBits, Candidates};
 use std::ops::ControlFlow;
-use weir_model::{DeviceId, ExtentIndex, ExtentKey};
+use weir_model::{BLOCK, DeviceId, ExtentIndex, ExtentKey, ExtentSize};
 
-/// The costly blocks of an extent: the first of them, whether one is resident, and whether one is not.
-#[derive(Clone, Copy, Debug, Default)]
-struct CostlyExtent {
-    costliest: Option<Candidate>,
-    has_resident: bool,
-    has_new: bool,
+/// The maximum number of extents in a sub-region: a bit each.
+const EXTENTS_MAX: usize = 64;
+const _: () = assert!(BTES <= EXTENTS_MAX * (ExtentSize::MIN.0 / BLOCK) as usize);
+
+/// The costly blocks of a sub-region by extent. Extents are not larger than a sub-region.
+struct CostlyExtents {
+    /// In the order of their most costly blocks; their number. One more is written, and not counted.
+    order: [u8; EXTENTS_MAX + 1],
+    count: usize,
+    /// The costly blocks, and those of them that are not resident.
+    blocks: BlockBits,
+    new: BlockBits,
+    /// The binary logarithm of the blocks of an extent.
+    shift: u32,
 }
 
-impl CostlyExtent {
-    #[inline]
-    fn add(&mut self, block: Candidate, is_resident: bool) {
-        self.costliest = Some(self.costliest.map_or(block, |costliest| costliest.min(block)));
-        self.has_resident |= is_resident;
-        self.has_new |= !is_resident;
+impl CostlyExtents {
+    fn of(found: &Candidates<'_>, shift: u32) -> Self {
+        let (mut order, mut count, mut seen) = ([0; EXTENTS_MAX + 1], 0, 0u64);
+        let mut blocks = [0; BTES / 64];
+        // Without branches: the order of blocks is unforeseeable.
+        for block in found.blocks() {
+            let nth = block >> shift;
+            order[count] = nth as u8;
+            count += usize::from(seen >> nth & 1 == 0);
+            seen |= 1 << nth;
+            blocks[usize::from(block) / 64 % (BTES / 64)] |= 1 << (block % 64);
+        }
+        let mut new = blocks;
+        new.iter_mut().zip(found.residents()).for_each(|(new, residents)| *new &= !residents);
+        Self { order, count, blocks, new, shift }
     }
-}
 
-/// Returns the most costly of these blocks of an extent, at most `count`, in order of address.
-fn most_costly(blocks: &mut Vec<Candidate>, count: usize, blocks_per_extent: u16) -> Offsets {
-    if blocks.len() > count {
-        blocks.sort_unstable();
-        blocks.truncate(count);
+    fn order(&self) -> impl Iterator<Item = u8> {
+        self.order.iter().copied().take(self.count)
     }
-    let mut blocks: Offsets = blocks.iter().map(|block| block.offset() % blocks_per_extent).collect();
-    blocks.sort_unstable();
-    blocks
+
+    /// Returns the extents that have some of these blocks.
+    fn with(&self, blocks: impl Iterator<Item = u64>) -> u64 {
+        let within_word = |bits: u64| {
+            let parts = 64 >> self.shift;
+            let has = |part: &u32| bits >> (part << self.shift) & u64::MAX >> (64 - (1 << self.shift)) != 0;
+            (0..parts).filter(has).map(|part| 1 << part).sum::<u64>()
+        };
+        let extents = |(word, bits): (u32, u64)| match self.shift.checked_sub(6) {
+            None => within_word(bits) << (word << (6 - self.shift)),
+            Some(shift) => u64::from(bits != 0) << (word >> shift),
+        };
+        (0..).zip(blocks).fold(0, |all, word| all | extents(word))
+    }
+
+    /// Returns those of which a costly block is resident.
+    fn have_resident(&self) -> u64 {
+        self.with(self.blocks.iter().zip(&self.new).map(|(blocks, new)| blocks & !new))
+    }
+
+    /// Returns those of which one is not.
+    fn have_new(&self) -> u64 {
+        self.with(self.new.iter().copied())
+    }
+
+    /// Returns the costly blocks of an extent, or those that are not resident, in order of address: the most
+    /// costly ones, at most `most`.
+    fn blocks_of(&self, nth: u8, all: bool, most: usize, found: &Candidates<'_>) -> Offsets {
+        let bits = if all { &self.blocks } else { &self.new };
+        let (first, end) = (u16::from(nth) << self.shift, (u16::from(nth) + 1) << self.shift);
+        let mut blocks = Offsets::new();
+        for word in first / 64..end.div_ceil(64) {
+            let from = first.saturating_sub(64 * word);
+            let mut left = bits[usize::from(word)] >> from << from;
+            while left != 0 {
+                let block = 64 * word + left.trailing_zeros() as u16;
+                if block >= end {
+                    break;
+                }
+                blocks.push(block - first);
+                left &= left - 1;
+            }
+        }
+        if blocks.len() > most {
+            let is_wanted = |block: &u16| blocks.binary_search(block).is_ok();
+            let of_extent = found.blocks().filter(|block| (first..end).contains(block));
+            let mut costliest: Offsets =
+                of_extent.map(|block| block - first).filter(is_wanted).take(most).collect();
+            costliest.sort_unstable();
+            blocks = costliest;
+        }
+        blocks
+    }
 }
 
 impl Hystor {
     /// Selects the costly blocks: resident ones go to the top of the list, the others are planned to be
     /// copied, until enough change.
     pub(super) fn plan(&mut self, context: &mut PolicyContext<'_>, fast: DeviceId, quota: Quota) {
-        let blocks = context.extent.blocks();
         let mut changes = (self.update * quota.remap as f64) as usize;
         self.updates.clear();
         let Self { table, areas, resident_blocks, updates, .. } = self;
-        // Program 1 names blocks sub-region by sub-region. Extents, which are not larger, are collected here,
-        // to be visited in the order of their most costly blocks.
-        let mut extents: Vec<CostlyExtent> = Vec::new();
-        let mut order: Vec<(Candidate, u16)> = Vec::new();
-        let mut new: Vec<Candidate> = Vec::new();
-        // Extents are a power of two: a shift, because all costly blocks are visited.
-        let nth_of = |block: Candidate| block.offset() >> blocks.ilog2();
+        // Program 1 names blocks sub-region by sub-region; there, extents are visited in the order of their
+        // most costly blocks. They are a power of two: a shift, because all costly blocks are visited.
+        let shift = context.extent.blocks().ilog2();
         let _ = table.visit_candidates(quota.remap, |found| {
-            extents.clear();
-            for block in found.iter() {
-                let nth = usize::from(nth_of(block));
-                if nth >= extents.len() {
-                    extents.resize(nth + 1, CostlyExtent::default());
-                }
-                extents[nth].add(block, found.has(block, Flags::RESIDENT));
-            }
-            let costliest = (0u16..).zip(&extents).filter_map(|(nth, extent)| Some((extent.costliest?, nth)));
-            order.clear();
-            order.extend(costliest);
-            order.sort_unstable();
-            let first = found.start.block / u64::from(blocks);
-            for (_, nth) in &order {
-                let key =
-                    ExtentKey { volume: found.start.volume, index: ExtentIndex(first + u64::from(*nth)) };
+            let extents = CostlyExtents::of(&found, shift);
+            let key_of = |nth: u8| ExtentKey {
+                volume: found.start.volume,
+                index: ExtentIndex((found.start.block >> shift) + u64::from(nth)),
+            };
+            let (have_resident, have_new) = (extents.have_resident(), extents.have_new());
+            let missing = have_resident & !context.map.have_place(key_of(0), have_resident, fine(fast));
+            for nth in extents.order() {
+                let key = key_of(nth);
                 areas.touch(key);
                 if let Some(list) = resident_blocks {
-                    let blocks = found.iter().filter(|block| nth_of(*block) == *nth);
-                    blocks.for_each(|block| _ = list.touch(found.address(block)));
+                    let of_extent = found.blocks().filter(|block| block >> shift == u16::from(nth));
+                    of_extent.for_each(|block| _ = list.touch(found.address(block)));
                 }
-                let CostlyExtent { has_resident, has_new, .. } = extents[usize::from(*nth)];
-                let is_missing = has_resident && !context.map.has_place(key, fine(fast));
-                if is_missing || has_new {
-                    let wanted = |block: &Candidate| {
-                        nth_of(*block) == *nth && (is_missing || !found.has(*block, Flags::RESIDENT))
-                    };
-                    new.clear();
-                    new.extend(found.iter().filter(wanted));
-                    let blocks = most_costly(&mut new, changes, blocks);
+                if (missing | have_new) >> nth & 1 != 0 {
+                    let is_missing = missing >> nth & 1 != 0;
+                    let blocks = extents.blocks_of(nth, is_missing, changes, &found);
                     changes -= blocks.len();
                     updates.push_back(Update { key, blocks });
                 }
