@@ -1,60 +1,125 @@
 //! A bounded table of recently used keys.
 
+mod extent_numbers;
+
+pub use extent_numbers::ExtentNumbers;
+
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 use weir_model::Bytes;
 
 const NONE: u32 = u32::MAX;
 
-#[derive(Clone, Debug)]
-struct Entry<K, V> {
-    key: K,
-    value: V,
+/// The neighbours of a key in the order of use.
+#[derive(Clone, Copy, Debug)]
+struct Links {
     newer: u32,
     older: u32,
 }
 
+/// Numbers by key.
+pub trait Numbers<K>: Default {
+    /// The memory of a key in bytes: its share of the table when that is fullest, and when it has just grown.
+    const KEY_BYTES: (usize, usize);
+
+    /// Returns the number of a key.
+    fn get(&self, key: &K) -> Option<u32>;
+
+    /// Sets the number of a key.
+    fn insert(&mut self, key: K, number: u32);
+
+    /// Removes a key. Returns its number.
+    fn remove(&mut self, key: &K) -> Option<u32>;
+
+    /// Returns how many keys there are.
+    fn count(&self) -> usize;
+
+    /// Returns the memory it has taken.
+    fn memory(&self) -> usize;
+}
+
+impl<K: Copy + Eq + Hash> Numbers<K> for FxHashMap<K, u32> {
+    const KEY_BYTES: (usize, usize) = {
+        let entry = size_of::<(K, u32)>() + 1;
+        (8 * entry / 7, 16 * entry / 7)
+    };
+
+    #[inline]
+    fn get(&self, key: &K) -> Option<u32> {
+        Self::get(self, key).copied()
+    }
+
+    fn insert(&mut self, key: K, number: u32) {
+        Self::insert(self, key, number);
+    }
+
+    fn remove(&mut self, key: &K) -> Option<u32> {
+        Self::remove(self, key)
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn memory(&self) -> usize {
+        self.capacity() * <Self as Numbers<K>>::KEY_BYTES.0
+    }
+}
+
 /// Keys with values in the order of their last use; beyond a bound the least recently used one is forgotten.
-/// Cost: a hash look-up, and a few loads to reorder.
+/// Cost: a look-up of the key's number, and a few loads to reorder.
 #[derive(Clone, Debug)]
-pub struct Lru<K, V> {
+pub struct Lru<K, V, N = FxHashMap<K, u32>> {
     capacity: usize,
-    index: FxHashMap<K, u32>,
-    entries: Vec<Entry<K, V>>,
+    index: N,
+    /// By number. Links are apart, because reordering needs nothing else: more of them fit a cache.
+    items: Vec<(K, V)>,
+    links: Vec<Links>,
     free: Vec<u32>,
     newest: u32,
+    /// The key of that number, which is often requested next.
+    newest_key: Option<K>,
     oldest: u32,
 }
 
-impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
+impl<K: Copy + Eq, V: Copy, N: Numbers<K>> Lru<K, V, N> {
     /// Creates a table of at most `most` keys, at least one.
     pub fn new(capacity: usize) -> Self {
         let most = capacity.clamp(1, NONE as usize);
-        let (index, entries, free) = (FxHashMap::default(), Vec::new(), Vec::new());
-        Self { capacity: most, index, entries, free, newest: NONE, oldest: NONE }
+        Self {
+            capacity: most,
+            index: N::default(),
+            items: Vec::new(),
+            links: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            newest_key: None,
+            oldest: NONE,
+        }
     }
 
+    const ITEM_BYTES: usize = size_of::<(K, V)>() + size_of::<Links>();
+
     /// The memory of an entry in bytes, including its share of the hash table when that is fullest.
-    pub const ENTRY_BYTES: usize = size_of::<Entry<K, V>>() + 8 * (size_of::<(K, u32)>() + 1) / 7;
+    pub const ENTRY_BYTES: usize = Self::ITEM_BYTES + N::KEY_BYTES.0;
 
     /// The memory of an entry in bytes just after the hash table has doubled.
-    pub const ENTRY_BYTES_MAX: usize = size_of::<Entry<K, V>>() + 16 * (size_of::<(K, u32)>() + 1) / 7;
+    pub const ENTRY_BYTES_MAX: usize = Self::ITEM_BYTES + N::KEY_BYTES.1;
 
     /// Returns the memory it has taken.
     pub fn memory(&self) -> Bytes {
-        let entries =
-            self.entries.capacity() * size_of::<Entry<K, V>>() + self.free.capacity() * size_of::<u32>();
-        Bytes((entries + self.index.capacity() * 8 * (size_of::<(K, u32)>() + 1) / 7) as u64)
+        let items = self.items.capacity() * size_of::<(K, V)>() + self.links.capacity() * size_of::<Links>();
+        Bytes((items + self.free.capacity() * size_of::<u32>() + self.index.memory()) as u64)
     }
 
     /// Returns the number of keys.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.index.count()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.len() == 0
     }
 
     /// Returns the maximum number of keys.
@@ -72,20 +137,16 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         gone
     }
 
-    /// Returns the index of a key's entry. The key used last is often requested next.
+    /// Returns the number of a key.
     #[inline]
     fn find(&self, key: &K) -> Option<u32> {
-        match self.entries.get(self.newest as usize) {
-            Some(newest) if newest.key == *key => Some(self.newest),
-            _ => self.index.get(key).copied(),
-        }
+        if self.newest_key == Some(*key) { Some(self.newest) } else { self.index.get(key) }
     }
 
     /// Returns the value of a key, and makes it the most recently used.
     #[inline]
     pub fn touch(&mut self, key: K) -> Option<&mut V> {
-        let is_newest = self.entries.get(self.newest as usize).is_some_and(|newest| newest.key == key);
-        if !is_newest && !self.make_newest(&key) {
+        if self.newest_key != Some(key) && !self.make_newest(&key) {
             return None;
         }
         self.newest_mut()
@@ -94,30 +155,28 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
     /// Makes a key the most recently used, if it is in the table.
     #[inline(never)]
     fn make_newest(&mut self, key: &K) -> bool {
-        let Some(at) = self.index.get(key).copied() else { return false };
-        if at != self.newest {
-            self.unlink(at);
-            self.link_newest(at);
-        }
+        let Some(at) = self.index.get(key) else { return false };
+        self.unlink(at);
+        self.link_newest(at, *key);
         true
     }
 
     /// Returns the value of the most recently used key.
     #[inline]
     pub fn newest_mut(&mut self) -> Option<&mut V> {
-        self.entries.get_mut(self.newest as usize).map(|entry| &mut entry.value)
+        self.items.get_mut(self.newest as usize).map(|(_, value)| value)
     }
 
     /// Returns the value of a key without changing the order.
     #[inline]
     pub fn get(&self, key: &K) -> Option<&V> {
-        self.find(key).map(|at| &self.entries[at as usize].value)
+        self.find(key).map(|at| &self.items[at as usize].1)
     }
 
     /// Returns the value of a key, mutably, without changing the order.
     #[inline]
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.find(key).map(|at| &mut self.entries[at as usize].value)
+        self.find(key).map(|at| &mut self.items[at as usize].1)
     }
 
     /// Sets the value of a key, as the most recently used. Returns the entry that is forgotten or replaced.
@@ -126,30 +185,32 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
             return Some((key, std::mem::replace(old, value)));
         }
         let gone = if self.len() == self.capacity { self.pop_oldest() } else { None };
-        let entry = Entry { key, value, newer: NONE, older: NONE };
         let at = match self.free.pop() {
             Some(at) => {
-                self.entries[at as usize] = entry;
+                self.items[at as usize] = (key, value);
                 at
             }
             None => {
-                if self.entries.len() == self.entries.capacity() {
+                let len = self.items.len();
+                if len == self.items.capacity() {
                     // Doubles the capacity, but not beyond the maximum.
-                    let len = self.entries.len();
-                    self.entries.reserve_exact(len.max(4).min(self.capacity - len));
+                    let more = len.max(4).min(self.capacity - len);
+                    self.items.reserve_exact(more);
+                    self.links.reserve_exact(more);
                 }
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
+                self.items.push((key, value));
+                self.links.push(Links { newer: NONE, older: NONE });
+                len as u32
             }
         };
         self.index.insert(key, at);
-        self.link_newest(at);
+        self.link_newest(at, key);
         gone
     }
 
     /// Removes the least recently used entry.
     pub fn pop_oldest(&mut self) -> Option<(K, V)> {
-        let key = self.entries.get(self.oldest as usize)?.key;
+        let key = self.items.get(self.oldest as usize)?.0;
         self.remove(&key).map(|value| (key, value))
     }
 
@@ -158,45 +219,45 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
         let at = self.index.remove(key)?;
         self.unlink(at);
         self.free.push(at);
-        Some(self.entries[at as usize].value)
+        self.newest_key = self.items.get(self.newest as usize).map(|(key, _)| *key);
+        Some(self.items[at as usize].1)
     }
 
     /// Iterates from the most to the least recently used.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> + '_ {
-        self.walk(self.newest, |entry| entry.older)
+        self.walk(self.newest, |links| links.older)
     }
 
     /// Iterates from the least to the most recently used.
     pub fn iter_oldest(&self) -> impl Iterator<Item = (K, &V)> + '_ {
-        self.walk(self.oldest, |entry| entry.newer)
+        self.walk(self.oldest, |links| links.newer)
     }
 
-    fn walk(&self, from: u32, next: fn(&Entry<K, V>) -> u32) -> impl Iterator<Item = (K, &V)> + '_ {
-        let entry = |at: u32| self.entries.get(at as usize);
-        std::iter::successors(entry(from), move |e| entry(next(e))).map(|e| (e.key, &e.value))
+    fn walk(&self, from: u32, next: fn(&Links) -> u32) -> impl Iterator<Item = (K, &V)> + '_ {
+        let numbers = std::iter::successors(Some(from), move |at| self.links.get(*at as usize).map(next));
+        numbers.map_while(|at| self.items.get(at as usize)).map(|(key, value)| (*key, value))
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { newer, older, .. } = self.entries[at as usize];
-        match self.entries.get_mut(newer as usize) {
-            Some(entry) => entry.older = older,
+        let Links { newer, older } = self.links[at as usize];
+        match self.links.get_mut(newer as usize) {
+            Some(links) => links.older = older,
             None => self.newest = older,
         }
-        match self.entries.get_mut(older as usize) {
-            Some(entry) => entry.newer = newer,
+        match self.links.get_mut(older as usize) {
+            Some(links) => links.newer = newer,
             None => self.oldest = newer,
         }
     }
 
-    fn link_newest(&mut self, at: u32) {
+    fn link_newest(&mut self, at: u32, key: K) {
         let before = self.newest;
-        let entry = &mut self.entries[at as usize];
-        (entry.newer, entry.older) = (NONE, before);
-        match self.entries.get_mut(before as usize) {
-            Some(entry) => entry.newer = at,
+        self.links[at as usize] = Links { newer: NONE, older: before };
+        match self.links.get_mut(before as usize) {
+            Some(links) => links.newer = at,
             None => self.oldest = at,
         }
-        self.newest = at;
+        (self.newest, self.newest_key) = (at, Some(key));
     }
 }
 
@@ -204,49 +265,77 @@ impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::TestCaseError;
+    use weir_model::{ExtentIndex, ExtentKey, VolumeId};
+
+    /// Compares a step with a naive twin: a vector, the most recently used first.
+    fn step<K: Copy + Eq + std::fmt::Debug, N: Numbers<K>>(
+        lru: &mut Lru<K, u32, N>,
+        twin: &mut Vec<(K, u32)>,
+        (most, what, key, value): (usize, u8, K, u32),
+    ) -> Result<(), TestCaseError> {
+        let at = twin.iter().position(|(k, _)| *k == key);
+        match what {
+            0 | 1 => {
+                let gone = match at {
+                    Some(at) => Some(twin.remove(at)),
+                    None if twin.len() == most => twin.pop(),
+                    None => None,
+                };
+                twin.insert(0, (key, value));
+                prop_assert_eq!(lru.insert(key, value), gone);
+            }
+            2 => {
+                if let Some(at) = at {
+                    let entry = twin.remove(at);
+                    twin.insert(0, entry);
+                }
+                prop_assert_eq!(lru.touch(key).copied(), at.map(|_| twin[0].1));
+            }
+            3 => prop_assert_eq!(lru.remove(&key), at.map(|at| twin.remove(at).1)),
+            _ => prop_assert_eq!(lru.pop_oldest(), twin.pop()),
+        }
+        prop_assert_eq!(lru.newest_mut().copied(), twin.first().map(|(_, v)| *v));
+        let value = |key: K| twin.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
+        prop_assert_eq!(lru.get(&key).copied(), value(key));
+        let all: Vec<_> = lru.iter().map(|(k, v)| (k, *v)).collect();
+        prop_assert_eq!(&all, &*twin);
+        let mut back: Vec<_> = lru.iter_oldest().map(|(k, v)| (k, *v)).collect();
+        back.reverse();
+        prop_assert_eq!((&back, lru.len()), (&*twin, twin.len()));
+        Ok(())
+    }
 
     proptest! {
-        /// Compares with a naive twin: a vector, the most recently used first.
         #[test]
         fn matches_vector_model(most in 1usize..6, steps in prop::collection::vec((0u8..5, 0u8..9), 0..80)) {
-            let mut lru = Lru::new(most);
-            let mut twin: Vec<(u8, u32)> = Vec::new();
-            for (step, (what, key)) in steps.into_iter().enumerate() {
-                let at = twin.iter().position(|(k, _)| *k == key);
-                let value = step as u32;
-                match what {
-                    0 | 1 => {
-                        let gone = match at {
-                            Some(at) => Some(twin.remove(at)),
-                            None if twin.len() == most => twin.pop(),
-                            None => None,
-                        };
-                        twin.insert(0, (key, value));
-                        prop_assert_eq!(lru.insert(key, value), gone);
-                    }
-                    2 => {
-                        if let Some(at) = at {
-                            let entry = twin.remove(at);
-                            twin.insert(0, entry);
-                        }
-                        prop_assert_eq!(lru.touch(key).copied(), at.map(|_| twin[0].1));
-                    }
-                    3 => prop_assert_eq!(lru.remove(&key), at.map(|at| twin.remove(at).1)),
-                    _ => prop_assert_eq!(lru.pop_oldest(), twin.pop()),
-                }
-                prop_assert_eq!(lru.newest_mut().copied(), twin.first().map(|(_, v)| *v));
-                let all: Vec<_> = lru.iter().map(|(k, v)| (k, *v)).collect();
-                prop_assert_eq!(&all, &twin);
-                let mut back: Vec<_> = lru.iter_oldest().map(|(k, v)| (k, *v)).collect();
-                back.reverse();
-                prop_assert_eq!((&back, lru.len()), (&twin, twin.len()));
+            let (mut lru, mut twin): (Lru<u8, u32>, _) = (Lru::new(most), Vec::new());
+            for (value, (what, key)) in (0..).zip(steps) {
+                step(&mut lru, &mut twin, (most, what, key, value))?;
             }
+        }
+
+        /// Extents of two volumes, some of them neighbours.
+        #[test]
+        fn extents_match_vector_model(
+            most in 1usize..9,
+            steps in prop::collection::vec((0u8..5, 0u32..2, 0u64..3, 0u64..6), 0..120),
+        ) {
+            let (mut lru, mut twin): (Lru<ExtentKey, u32, ExtentNumbers>, _) = (Lru::new(most), Vec::new());
+            for (value, (what, volume, group, within)) in (0..).zip(steps) {
+                let index = ExtentIndex(16 * group * group + 3 * within);
+                let key = ExtentKey { volume: VolumeId(volume), index };
+                step(&mut lru, &mut twin, (most, what, key, value))?;
+            }
+            while lru.pop_oldest().is_some() {}
+            prop_assert_eq!(lru.index.count(), 0);
+            prop_assert!(lru.index.is_unused(), "no group is left");
         }
     }
 
     #[test]
     fn shrinking_evicts_oldest() {
-        let mut lru = Lru::new(4);
+        let mut lru: Lru<u8, u8> = Lru::new(4);
         (0..6).for_each(|i| assert!(lru.insert(i, i).is_none() || i >= 4));
         assert_eq!(lru.set_capacity(2), [(2, 2), (3, 3)]);
         assert_eq!(lru.iter().map(|(k, _)| k).collect::<Vec<_>>(), [5, 4]);

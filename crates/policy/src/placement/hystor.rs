@@ -22,7 +22,7 @@
 //! is nearer to the first than to the slowest (as a ratio).
 //!
 //! A difference: blocks are remapped one by one, but the two lists are kept by extent, where a resident
-//! extent is one with resident blocks: 48 bytes per extent instead of per block. With
+//! extent is one with resident blocks: some 40 bytes per extent among others instead of per block. With
 //! `resident_list = "blocks"` the resident list is by block, as published. An extent is in one area at a
 //! time.
 //!

@@ -2,8 +2,8 @@
 //! dirty blocks. The counts are from the last look; the map is authoritative, and is consulted before every
 //! action.
 
-use crate::Lru;
 use crate::placement::{PlaceView, Places};
+use crate::{ExtentNumbers, Lru};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{ExtentKey, PlaceId};
 
@@ -36,11 +36,14 @@ impl Extent {
     }
 }
 
+/// Extents with their counts, those used last first.
+type ExtentList = Lru<ExtentKey, Extent, ExtentNumbers>;
+
 /// The areas.
 #[derive(Clone, Debug)]
 pub(super) struct Areas {
-    residents: Lru<ExtentKey, Extent>,
-    buffered: Lru<ExtentKey, Extent>,
+    residents: ExtentList,
+    buffered: ExtentList,
     resident_blocks: u64,
     buffered_blocks: u64,
     dirty: u64,
