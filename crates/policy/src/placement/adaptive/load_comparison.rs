@@ -6,6 +6,9 @@
 //! service time of a read falls as the queue grows: a device with a short queue looks slow beside one with a
 //! long queue, and never the other way round. The difference must last.
 //!
+//! Of a device without such load count the idle reads or, where they are shorter, clients' few reads: idle
+//! reads are measured once, perhaps while the machine was busy.
+//!
 //! The last measurements are remembered, so that a device whose load has moved elsewhere does not look fast
 //! because of that.
 
@@ -48,6 +51,13 @@ impl Service {
         Self { mean: (device.service().0.max(1) as f64).ln(), variance: 0.0, depth }
     }
 
+    /// Returns that of clients' reads, however few are in flight; `None` before the first.
+    fn of_few_reads(device: &DeviceView, depth: f64) -> Option<Self> {
+        let response = device.reads.response_to(Bytes(BLOCK))?;
+        let depth = depth.max(1.0);
+        Some(Self { mean: (response.0.max(1) as f64 / depth).ln(), variance: 0.0, depth })
+    }
+
     fn note(&mut self, now: Self) {
         let off = now.mean - self.mean;
         self.mean += ROUND_WEIGHT * off;
@@ -72,6 +82,8 @@ impl Service {
 #[derive(Clone, Debug)]
 pub(super) struct LoadComparison {
     loaded: Vec<Option<Service>>,
+    /// The measurements with few reads in flight, and the number of reads at the last one.
+    few_reads: Vec<(Option<Service>, u64)>,
     /// The devices that have been faster (empty if all have been alike), and the time since which they have
     /// been.
     candidate: Option<(FastDevices, Nanos)>,
@@ -81,7 +93,7 @@ pub(super) struct LoadComparison {
 
 impl Default for LoadComparison {
     fn default() -> Self {
-        Self { loaded: Vec::new(), candidate: None, sustain_time: SUSTAINED_MIN }
+        Self { loaded: Vec::new(), few_reads: Vec::new(), candidate: None, sustain_time: SUSTAINED_MIN }
     }
 }
 
@@ -107,25 +119,39 @@ impl LoadComparison {
 
     fn measure(&mut self, devices: &[DeviceView]) {
         self.loaded.resize(devices.len(), None);
-        for (loaded, device) in self.loaded.iter_mut().zip(devices) {
+        self.few_reads.resize(devices.len(), (None, 0));
+        for ((loaded, few_reads), device) in self.loaded.iter_mut().zip(&mut self.few_reads).zip(devices) {
             let depth = device.reads.depth_of(Bytes(BLOCK));
-            if depth >= LOADED_DEPTH && device.in_flight > 0 {
-                let now = Service::of(device, depth);
-                loaded.get_or_insert(now).note(now);
+            let (few_reads, count) = few_reads;
+            let is_read = std::mem::replace(count, device.reads.count) != device.reads.count;
+            if depth >= LOADED_DEPTH {
+                if device.in_flight > 0 {
+                    let now = Service::of(device, depth);
+                    loaded.get_or_insert(now).note(now);
+                }
+            } else if is_read && let Some(now) = Service::of_few_reads(device, depth) {
+                few_reads.get_or_insert(now).note(now);
             }
         }
     }
 
-    /// Returns the faster among devices that are alike when idle, by service time under load, or idle where
-    /// there was no load. The set is empty if all are alike; `None` if idle reads distinguish them, or load
-    /// cannot.
+    /// Returns the service time of a device under load, or else without.
+    fn service(&self, device: &DeviceView) -> Service {
+        let at = device.id.index();
+        let idle = Service::idle(device);
+        let few_reads = || self.few_reads[at].0.filter(|few_reads| few_reads.mean < idle.mean);
+        self.loaded[at].or_else(few_reads).unwrap_or(idle)
+    }
+
+    /// Returns the faster among devices that are alike when idle, by service time under load, or without
+    /// where there was none. The set is empty if all are alike; `None` if idle reads distinguish them, or
+    /// load cannot.
     fn faster(&self, devices: &[DeviceView]) -> Option<FastDevices> {
         if self.loaded.iter().all(Option::is_none) || !FastDevices::are_alike_when_idle(devices) {
             return None;
         }
         let usable = devices.iter().filter(|d| d.is_usable);
-        let known = |d: &DeviceView| self.loaded[d.id.index()].unwrap_or_else(|| Service::idle(d));
-        let mut all: Vec<_> = usable.map(|d| (d.id, known(d))).collect();
+        let mut all: Vec<_> = usable.map(|d| (d.id, self.service(d))).collect();
         all.sort_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean));
         // The split is at the widest gap.
         let gap = |at: &usize| all[*at].1.mean - all[*at - 1].1.mean;
@@ -191,6 +217,26 @@ mod tests {
         assert_eq!(after(1000, &uneven), [0u8; 0]);
         let unused = [loaded(0, 80, 24, 8), device(1, 64, 80)];
         assert_eq!(after(1000, &unused), [0u8; 0], "nor does one that nobody asks");
+    }
+
+    /// Idle reads took long because the machine was busy; the few reads of the device without load do not.
+    #[test]
+    fn few_reads_distinguish_where_idle_reads_were_slow() {
+        let run = |each: u64, is_read: bool| {
+            let mut views = [loaded(0, 4000, 16, 5000), device(1, 64, 4000)];
+            let (mut fast, mut load) = (FastDevices::select(&views), LoadComparison::default());
+            for tenth in 0..300 {
+                if is_read {
+                    let response = Nanos::micros(each);
+                    views[1].note(&MeasuredCommand::new(false, Bytes::kib(4), 1, response, response));
+                }
+                fast = load.round(Nanos::millis(tenth * 100), &views, fast).unwrap_or(fast);
+            }
+            fast.fast_devices(&views).map(|d| d.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(run(2000, true), [1]);
+        assert_eq!(run(2000, false), [0u8; 0], "without a read, nothing is known of it");
+        assert_eq!(run(4500, true), [0u8; 0], "not for so little");
     }
 
     /// Two devices take the load of reads in turn, depending on which one is fast: the other one is idle.
