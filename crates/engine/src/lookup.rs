@@ -5,6 +5,7 @@
 
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::sync::Arc;
 use weir_map::{ExtentState, Location, Map, PLACES_MAX, Place, Record, Slot, Value, Whole};
 use weir_model::{BLOCK, BlockRange, DeviceId, DeviceOffset, ExtentKey, PlaceId, PlaceKind};
 
@@ -97,8 +98,8 @@ impl Route {
 }
 
 /// Returns the record of the extent; `None` if it has neither places nor other state.
-pub(crate) fn record(map: &Map, key: ExtentKey) -> Option<Record> {
-    borrow_record(map, key).map(Cow::into_owned)
+pub(crate) fn record(map: &Map, key: ExtentKey) -> Option<Arc<Record>> {
+    map.shared_record(key)
 }
 
 /// Like [`record`], but borrowed where the map has a record. Cost: a look-up then.

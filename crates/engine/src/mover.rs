@@ -470,7 +470,7 @@ impl DataPath {
         self.mover.counts.skipped += u64::from(run.count) - u64::from(kept.count());
         if !kept.is_empty() {
             fresh &= matches!(address, Address::Slots { .. });
-            self.base.counts.note_new_place(&self.base.core, key, before.as_ref(), address.place());
+            self.base.counts.note_new_place(&self.base.core, key, before.as_deref(), address.place());
             self.base.durability.note_change(&self.base.core);
         }
         if fresh {

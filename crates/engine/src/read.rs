@@ -221,8 +221,8 @@ impl DataPath {
         let first = piece.range.first + (before / BLOCK) as u16;
         let range = BlockRange { first, count: (u64::from(flight.buffer.len) / BLOCK) as u16 };
         let all = lookup::record(&self.base.core.map, piece.key)
-            .unwrap_or_else(|| self.base.core.map.empty_record(piece.key));
-        let mut record = all.clone();
+            .unwrap_or_else(|| self.base.core.map.empty_record(piece.key).into());
+        let mut record = Record::clone(&all);
         record.places.retain(|p| !tried.contains(p.device()) && self.base.core.is_usable(p.device()));
         let known = (range.first..range.end()).all(|b| record.has_block(b) || !all.has_block(b));
         if !known || self.base.durability.doubt_error(&self.base.core, &self.base.requests, id).is_some() {

@@ -24,6 +24,7 @@ use crate::request::piece::{OldBlocks, Piece, PieceState, PlacePreference, Targe
 use crate::space::Space;
 use crate::{Base, DataPath};
 use smallvec::SmallVec;
+use std::sync::Arc;
 use weir_map::{ExtentState, Record};
 use weir_model::{
     BLOCK, BlockRange, Buffer, ExtentKey, IoError, IoKind, Memory, Mutant, PlaceId, PlaceKind, RequestError,
@@ -99,7 +100,7 @@ fn merge_source(
     let PieceState::ReadingOld(writing) = &piece.state else { return None };
     let block = writing.old.as_ref()?.iter().find(|(buffer, _)| *buffer == flight.buffer)?.1;
     let mut record = lookup::record(&core.map, piece.key)?;
-    record.places.retain(|p| !tried.contains(p.device()) && core.is_usable(p.device()));
+    Arc::make_mut(&mut record).places.retain(|p| !tried.contains(p.device()) && core.is_usable(p.device()));
     Some((route::source_of(core, host, volume, &record, block)?, tried))
 }
 
@@ -205,10 +206,10 @@ impl DataPath {
         if record.as_ref().map_or_else(|| self.base.core.is_mirrored(key), |r| r.copies > 1) {
             return self.write_mirrored(id, memory);
         }
-        let Some(chosen) = self.select_target(id, record.as_ref(), decision) else { return };
+        let Some(chosen) = self.select_target(id, record.as_deref(), decision) else { return };
         // `select_target` may have given the extent a place.
-        let record =
-            lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
+        let record = lookup::record(&self.base.core.map, key)
+            .unwrap_or_else(|| self.base.core.map.empty_record(key).into());
         self.write_to(id, chosen.address, chosen.second, Some(&record), memory);
     }
 

@@ -1,6 +1,7 @@
 //! The map as the engine uses it: current places, and changes to them.
 
 mod place_ids;
+mod shared_record;
 
 use crate::format::table::Table;
 use crate::format::value::{Chunk, Location, Record, RecordId, Released, Slot, Value, Whole, Word};
@@ -201,7 +202,7 @@ impl Map {
         match self.durable_word(key) {
             Some(Word::Direct(whole)) => (Value::Direct(whole), None),
             Some(Word::Record(id)) => {
-                let record = self.records.get(id).map(Cow::into_owned);
+                let record = self.records.shared(id);
                 (record.map_or(Value::Empty, Value::Record), Some(id))
             }
             _ => (Value::Empty, None),
@@ -361,7 +362,7 @@ impl Map {
         let mut record = record.unwrap_or_else(|| self.empty_record(key));
         let valid = crate::BlockSet::none(blocks);
         record.places.push(crate::Place { at: Location::Whole(whole), valid });
-        self.set_current(key, Value::Record(record));
+        self.set_current(key, Value::from(record));
         if let Some(pending) = self.overlay.get_mut(key) {
             pending.tentative = true;
         }
@@ -425,7 +426,7 @@ impl Map {
         let mut released = Released::new();
         record.fill(&at, range, blocks, &mut released);
         record.invalidate_others(at.id(), range, &mut released);
-        let value = Value::Record(record).canonical_place(self.blocks);
+        let value = Value::from(record).canonical_place(self.blocks);
         self.set_current(key, value);
         self.push(key, AddedBlocks::Data, needs, released);
     }
@@ -451,7 +452,7 @@ impl Map {
             SpaceReservation::Reserve => record.space_reserved = !self.planted.is(Mutant::KeptSpaceForgotten),
             SpaceReservation::Release => record.space_reserved = false,
         }
-        self.set_current(key, Value::Record(record));
+        self.set_current(key, Value::from(record));
         self.push(key, AddedBlocks::Nothing, None, released);
     }
 
@@ -474,7 +475,7 @@ impl Map {
             }
             !goes
         });
-        let value = if record.places.is_empty() { Value::Empty } else { Value::Record(record) };
+        let value = if record.places.is_empty() { Value::Empty } else { Value::from(record) };
         self.set_current(key, value.canonical_place(self.blocks));
         self.push(key, AddedBlocks::Nothing, None, released);
     }
@@ -509,8 +510,8 @@ impl Map {
         self.pages.for_each(v.tree, &mut |index, word| match Word::decode(word) {
             Some(Word::Direct(whole)) => f(index, &Value::Direct(whole)),
             Some(Word::Record(id)) => {
-                if let Some(record) = self.records.get(id) {
-                    f(index, &Value::Record(record.into_owned()));
+                if let Some(record) = self.records.shared(id) {
+                    f(index, &Value::Record(record));
                 }
             }
             _ => {}

@@ -87,7 +87,7 @@ fn unused_parts(map: &mut Map, volume: VolumeId) {
     record.references = 3;
     record.intent = Some(valid);
     let id = RecordId(70);
-    map.queue(Delta::Record { id, record });
+    map.queue(Delta::Record { id, record: record.into() });
     map.queue(Delta::Entry { key: key(volume, 20), word: Word::Record(id) });
     map.queue(Delta::RecordCount { id, count: 1 });
 }

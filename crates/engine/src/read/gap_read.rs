@@ -177,8 +177,8 @@ impl DataPath {
         if !takes_blocks && self.base.mirror.is_writing(key, range) {
             return self.base.requests.pieces[id.0 as usize].restart(None);
         }
-        let record =
-            lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
+        let record = lookup::record(&self.base.core.map, key)
+            .unwrap_or_else(|| self.base.core.map.empty_record(key).into());
         let route = route::route(&self.base.core, &self.base.host, key.volume, &record, range);
         for (run, source) in lookup::plan(&self.base.core.map, &record, &route, range) {
             let piece = &mut self.base.requests.pieces[id.0 as usize];

@@ -130,7 +130,7 @@ impl Harness {
 
     /// Returns the map's record of an extent.
     pub(super) fn record(&self, key: ExtentKey) -> Option<Record> {
-        lookup::record(self.engine.map(), key)
+        lookup::record(self.engine.map(), key).map(std::sync::Arc::unwrap_or_clone)
     }
 
     /// Requests an action from the mover, and runs it.

@@ -80,8 +80,8 @@ impl DataPath {
     pub(crate) fn write_mirrored<M: Memory>(&mut self, id: PieceId, memory: &mut M) {
         let Some(places) = self.select_places(id) else { return };
         let Piece { key, span, .. } = self.base.requests.pieces[id.0 as usize];
-        let record =
-            lookup::record(&self.base.core.map, key).unwrap_or_else(|| self.base.core.map.empty_record(key));
+        let record = lookup::record(&self.base.core.map, key)
+            .unwrap_or_else(|| self.base.core.map.empty_record(key).into());
         let goes_to = |p: &weir_map::Place| places.iter().any(|whole| p.at == Location::Whole(*whole));
         // Whether a block is valid wherever it is written, and nowhere else.
         let settled = |b: u16| record.places.iter().all(|p| p.valid.contains(b) == goes_to(p));
@@ -104,7 +104,7 @@ impl DataPath {
     fn select_places(&mut self, id: PieceId) -> Option<SmallVec<[Whole; 2]>> {
         let Piece { key, range, .. } = self.base.requests.pieces[id.0 as usize];
         let record = lookup::record(&self.base.core.map, key);
-        let all: SmallVec<[Whole; 2]> = record.iter().flat_map(whole_places).collect();
+        let all: SmallVec<[Whole; 2]> = record.iter().flat_map(|record| whole_places(record)).collect();
         let mut usable: SmallVec<[Whole; 2]> =
             all.iter().copied().filter(|w| self.base.core.is_usable(w.device)).collect();
         if usable.is_empty() && all.len() > 1 {
@@ -154,7 +154,8 @@ impl DataPath {
         let mut views: SmallVec<[_; 8]> = self.base.core.views.all().into();
         for view in &mut views {
             let id = PlaceId { device: view.id, kind: PlaceKind::Whole };
-            let taken = record.iter().flat_map(whole_places).any(|whole| whole.device == view.id);
+            let taken =
+                record.iter().flat_map(|record| whole_places(record)).any(|whole| whole.device == view.id);
             if taken || !self.base.core.map.may_add_place(key, id) {
                 view.free = 0;
             }

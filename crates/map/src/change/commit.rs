@@ -10,7 +10,7 @@ use crate::state::overlay::Epoch;
 use crate::state::usage::Usage;
 use crate::{MapError, PAGE, Volume};
 use smallvec::SmallVec;
-use std::borrow::Cow;
+use std::sync::Arc;
 use weir_model::{DeviceId, DeviceOffset, ExtentKey, Mutant};
 
 impl Map {
@@ -171,8 +171,8 @@ impl Map {
             Delta::Record { id, record } => self.records.set(id, record, &mut self.store),
             Delta::DropRecord { id } => self.records.drop_record(id, &mut self.store),
             Delta::RecordCount { id, count } => {
-                if let Some(mut record) = self.records.get(id).map(Cow::into_owned) {
-                    record.references = count;
+                if let Some(mut record) = self.records.shared(id) {
+                    Arc::make_mut(&mut record).references = count;
                     self.records.set(id, record, &mut self.store);
                 }
             }

@@ -98,7 +98,7 @@ impl<'a> SoleBlocks<'a> {
         if narrowed.is_empty() {
             return false;
         }
-        let mut record = record.clone();
+        let mut record = Record::clone(record);
         for block in narrowed {
             record.invalidate_others(
                 self.place.at.id(),
@@ -106,7 +106,7 @@ impl<'a> SoleBlocks<'a> {
                 &mut Released::new(),
             );
         }
-        *value = Value::Record(record).canonical(blocks);
+        *value = Value::from(record).canonical(blocks);
         true
     }
 }

@@ -157,7 +157,7 @@ impl Map {
             return CopyOutcome::Refused;
         }
         if source.is_some() && !self.planted.is(Mutant::MoveSourceNotFlushed) {
-            let _ = self.current_record(key).0.map(|record| self.set_current(key, Value::Record(record)));
+            let _ = self.current_record(key).0.map(|record| self.set_current(key, Value::from(record)));
             self.push(key, AddedBlocks::Nothing, source, Released::new());
         }
         self.change(key, AddedBlocks::Copies, needs, |record, blocks, released| {
@@ -220,7 +220,7 @@ impl Map {
         at.iter().for_each(|at| record.fill(at, range, blocks, &mut released));
         let others = |place: &&mut Place| at.iter().all(|at| at.id() != place.at.id());
         record.places.iter_mut().filter(others).for_each(|place| place.clear(range, &mut released));
-        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.set_current(key, Value::from(record).canonical_place(blocks));
         self.push_with_needs(key, AddedBlocks::Data, needs, released);
     }
 
@@ -347,7 +347,7 @@ impl Map {
         let Some(mut record) = record else { return self.overlay.remove_if_durable(key) };
         let mut released = Released::new();
         change(&mut record, blocks, &mut released);
-        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.set_current(key, Value::from(record).canonical_place(blocks));
         self.push_with_needs(key, added, needs, released);
     }
 

@@ -9,6 +9,7 @@ use crate::format::value::{Chunk, Location, Place, Record, Released, Value};
 use crate::state::overlay::{AddedBlocks, Epoch, Needs, Version};
 use crate::{BlockSet, Map};
 use smallvec::SmallVec;
+use std::sync::Arc;
 use weir_model::{BlockRange, DeviceId, ExtentKey, Mutant, Planted};
 
 impl Map {
@@ -107,7 +108,7 @@ impl Map {
         let Some(mut record) = record else { return self.overlay.remove_if_durable(key) };
         let mut released = Released::new();
         record.invalidate_doubtful(device, doubtful, &mut released);
-        self.set_current(key, Value::Record(record).canonical_place(blocks));
+        self.set_current(key, Value::from(record).canonical_place(blocks));
         self.push(key, AddedBlocks::Nothing, None, released);
     }
 
@@ -121,7 +122,7 @@ impl Map {
         for version in open {
             if let Value::Record(record) = &mut version.value {
                 // The space is released by a later version, or below.
-                record.invalidate_doubtful(device, doubtful, &mut Released::new());
+                Arc::make_mut(record).invalidate_doubtful(device, doubtful, &mut Released::new());
                 version.value = version.value.canonical(blocks);
             }
         }
@@ -188,7 +189,7 @@ impl Fallback {
             }
         }
         self.keep_intents(&mut record);
-        Value::Record(record)
+        Value::from(record)
     }
 
     /// Keeps the fallback's intents: the claim that copies are the same again may have needed the lost data,

@@ -13,7 +13,7 @@ use crate::state::pages::{Page, PageObserver, Pages, Tree, WORDS};
 use crate::state::records::{GROUP, NoObserver, Records};
 use crate::{Space, Superblock, Volume};
 use rustc_hash::FxHashSet;
-use std::borrow::Cow;
+use std::sync::Arc;
 use weir_model::{DeviceExtent, ExtentIndex, Planted, VolumeId};
 
 /// A faulty structure that a root reaches.
@@ -98,8 +98,8 @@ impl Image {
             Delta::Record { id, record } => self.records.set(id, record, &mut NoObserver),
             Delta::DropRecord { id } => self.records.drop_record(id, &mut NoObserver),
             Delta::RecordCount { id, count } => {
-                if let Some(mut record) = self.records.get(id).map(Cow::into_owned) {
-                    record.references = count;
+                if let Some(mut record) = self.records.shared(id) {
+                    Arc::make_mut(&mut record).references = count;
                     self.records.set(id, record, &mut NoObserver);
                 }
             }

@@ -3,6 +3,7 @@
 use crate::BlockSet;
 use crate::format::codec::{Put, Reader};
 use smallvec::SmallVec;
+use std::sync::Arc;
 use weir_model::{BlockRange, DeviceExtent, DeviceId, PlaceId, PlaceKind};
 
 /// An extent of a device.
@@ -95,7 +96,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// None to four places. Where several are valid for a block, they contain the same bytes.
-    pub places: SmallVec<[Place; 1]>,
+    pub places: SmallVec<[Place; 2]>,
     /// Whether the space is reserved although blocks are not valid (WRITE_ZEROES with NO_HOLE).
     pub space_reserved: bool,
     /// The number of copies wanted: 1 or 2.
@@ -119,8 +120,9 @@ pub enum Value {
     Empty,
     /// One whole place, every block valid, with no reservation beyond that.
     Direct(Whole),
-    /// Any other state.
-    Record(Record),
+    /// Any other state. Records are shared, because a change passes through several owners: the visible
+    /// state, versions, a commit, and the durable map.
+    Record(Arc<Record>),
 }
 
 impl Record {
@@ -267,11 +269,13 @@ impl Record {
                 Location::Fine { device, slots } => {
                     out.extend([KIND_FINE, device.0]);
                     place.valid.encode(blocks, out);
-                    out.reserve(slots.len() * SLOT_BYTES);
-                    for slot in slots {
+                    let start = out.len();
+                    out.resize(start + slots.len() * SLOT_BYTES, 0);
+                    let (words, _) = out[start..].as_chunks_mut::<SLOT_BYTES>();
+                    for (bytes, slot) in words.iter_mut().zip(slots) {
                         let [a, b, c, d] = slot.extent.0.to_le_bytes();
                         let [e, f] = slot.block.to_le_bytes();
-                        out.extend_from_slice(&[a, b, c, d, e, f]);
+                        *bytes = [a, b, c, d, e, f];
                     }
                 }
             }
@@ -408,9 +412,9 @@ impl Value {
     #[must_use]
     pub fn canonical(&self, blocks: u16) -> Self {
         let Self::Record(record) = self else { return self.clone() };
-        let mut record = record.clone();
-        if !record.space_reserved {
-            record.places.retain(|p| !p.valid.is_empty());
+        let mut record = Arc::clone(record);
+        if !record.space_reserved && record.places.iter().any(|p| p.valid.is_empty()) {
+            Arc::make_mut(&mut record).places.retain(|p| !p.valid.is_empty());
         }
         let plain =
             record.copies == 1 && record.references == 1 && record.intent.is_none() && !record.space_reserved;
@@ -437,8 +441,14 @@ impl Value {
         match self {
             Self::Empty => None,
             Self::Direct(whole) => Some(Record::single_place(whole, BlockSet::all(blocks))),
-            Self::Record(record) => Some(record),
+            Self::Record(record) => Some(Arc::unwrap_or_clone(record)),
         }
+    }
+}
+
+impl From<Record> for Value {
+    fn from(record: Record) -> Self {
+        Self::Record(Arc::new(record))
     }
 }
 

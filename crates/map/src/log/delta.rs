@@ -3,6 +3,7 @@
 use crate::format::codec::{Put, Reader};
 use crate::format::value::{Record, RecordId, Word};
 use crate::state::catalogue::{self, Hardening, Intent};
+use std::sync::Arc;
 use weir_model::{Bytes, ExtentIndex, ExtentKey, VolumeId};
 
 /// One change, stated as the new value, so that replay is idempotent.
@@ -20,7 +21,7 @@ pub enum Delta {
         /// The record's id.
         id: RecordId,
         /// Its new content.
-        record: Record,
+        record: Arc<Record>,
     },
     /// The record's id becomes free.
     DropRecord {
@@ -128,7 +129,7 @@ impl Delta {
             2 => {
                 let id = RecordId(r.u32()?);
                 let len = usize::from(r.u16()?);
-                Self::Record { id, record: Record::decode(blocks, r.take(len)?)? }
+                Self::Record { id, record: Arc::new(Record::decode(blocks, r.take(len)?)?) }
             }
             3 => Self::DropRecord { id: RecordId(r.u32()?) },
             4 => {

@@ -56,7 +56,7 @@ impl Map {
     /// Sets the map's value of an extent with a record, in recovery, to the simplest value equivalent to this
     /// record.
     pub(crate) fn set_recovered_record(&mut self, key: ExtentKey, id: RecordId, record: Record) {
-        let word = match Value::Record(record).canonical(self.blocks) {
+        let word = match Value::from(record).canonical(self.blocks) {
             Value::Record(record) => return self.apply(Delta::Record { id, record }),
             Value::Direct(whole) => Word::Direct(whole),
             Value::Empty => Word::Empty,

@@ -9,6 +9,7 @@ use crate::format::value::{Location, Place, Record, RecordId, Whole};
 use crate::state::summary::Summary;
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::sync::Arc;
 use weir_model::{DeviceExtent, DeviceId, PlaceId, PlaceKind};
 
 /// The number of records in a group, which a checkpoint writes together.
@@ -23,11 +24,13 @@ struct Packed {
     state: u8,
     space_reserved: bool,
     copies: u8,
-    decoded: Option<Box<Record>>,
+    decoded: Option<Arc<Record>>,
 }
 
 const _: () = assert!(size_of::<Packed>() <= 40, "references: at most 64 bytes a record of two places");
 
+/// The counters beside a shared record.
+const ARC_BYTES: usize = 2 * size_of::<usize>();
 const UNUSED: u8 = 0xff;
 /// Stored decoded, without a summary, or with one.
 const DECODED: u8 = 0xfe;
@@ -37,10 +40,10 @@ impl Packed {
     const EMPTY: Self =
         Self { at: [0; 2], valid: [0; 2], state: UNUSED, space_reserved: false, copies: 1, decoded: None };
 
-    fn pack(record: Record, blocks: u16) -> Self {
+    fn pack(record: Arc<Record>, blocks: u16) -> Self {
         let plain =
             blocks <= 32 && record.places.len() <= 2 && record.references == 1 && record.intent.is_none();
-        let Record { space_reserved: keep, copies, .. } = record;
+        let Record { space_reserved: keep, copies, .. } = *record;
         let mut packed =
             Self { state: record.places.len() as u8, space_reserved: keep, copies, ..Self::EMPTY };
         for (i, place) in record.places.iter().enumerate().take(2) {
@@ -55,12 +58,12 @@ impl Packed {
         if plain { packed } else { Self::decoded(record) }
     }
 
-    fn decoded(record: Record) -> Self {
+    fn decoded(record: Arc<Record>) -> Self {
         let summary = Summary::of(&record);
         Self {
             state: if summary.is_some() { SUMMARIZED } else { DECODED },
             at: summary.unwrap_or_default().words(),
-            decoded: Some(Box::new(record)),
+            decoded: Some(record),
             ..Self::EMPTY
         }
     }
@@ -125,6 +128,16 @@ impl Packed {
         }
     }
 
+    /// Returns the length of the record in the group's encoding.
+    fn encoded_len(&self, blocks: u16) -> u32 {
+        let len = match (self.state, &self.decoded) {
+            (UNUSED, _) => 0,
+            (_, Some(record)) => 3 + record.encoded_len(blocks),
+            (places, None) => 3 + 2 + usize::from(places) * (6 + BlockSet::encoded_len(blocks)),
+        };
+        len as u32
+    }
+
     fn place(&self, i: usize) -> Place {
         let device = DeviceId((self.at[i] >> 32) as u8);
         let at = Location::Whole(Whole { device, extent: DeviceExtent(self.at[i] as u32) });
@@ -144,6 +157,8 @@ pub(crate) struct Records {
     groups: Vec<Option<Box<[Packed; GROUP]>>>,
     /// The records in use, by group, and the number of groups that have any.
     used: Vec<u8>,
+    /// The length of each group's encoding.
+    encoded_lens: Vec<u32>,
     filled: usize,
     unused: Vec<RecordId>,
     next: u32,
@@ -159,6 +174,7 @@ impl Records {
         Self {
             groups: Vec::new(),
             used: Vec::new(),
+            encoded_lens: Vec::new(),
             filled: 0,
             unused: Vec::new(),
             next: 0,
@@ -209,6 +225,12 @@ impl Records {
         self.packed(id)?.unpack()
     }
 
+    /// Returns the record, shared. Cost: as of [`Self::get`], and an allocation if it is not stored decoded.
+    pub(crate) fn shared(&self, id: RecordId) -> Option<Arc<Record>> {
+        let packed = self.packed(id)?;
+        packed.decoded.clone().or_else(|| packed.unpack().map(|record| Arc::new(record.into_owned())))
+    }
+
     /// Returns the record if it is stored decoded.
     #[inline]
     pub(crate) fn decoded(&self, id: RecordId) -> Option<&Record> {
@@ -244,12 +266,13 @@ impl Records {
     }
 
     /// Sets a record.
-    pub(crate) fn set(&mut self, id: RecordId, record: Record, before: &mut impl GroupObserver) {
+    pub(crate) fn set(&mut self, id: RecordId, record: Arc<Record>, before: &mut impl GroupObserver) {
         let number = id.0 as usize / GROUP;
         before.before_group_change(number, self);
         if self.groups.len() <= number {
             self.groups.resize_with(number + 1, || None);
             self.used.resize(number + 1, 0);
+            self.encoded_lens.resize(number + 1, 0);
         }
         let blocks = self.blocks;
         let group = self.groups[number].get_or_insert_with(|| Box::new([const { Packed::EMPTY }; GROUP]));
@@ -259,9 +282,10 @@ impl Records {
             self.used[number] += 1;
             self.filled += usize::from(self.used[number] == 1);
         }
-        let counted = slot.extra_place_counts();
+        let (counted, len) = (slot.extra_place_counts(), slot.encoded_len(blocks));
         *slot = Packed::pack(record, blocks);
         let counts = slot.extra_place_counts();
+        self.encoded_lens[number] = self.encoded_lens[number] - len + slot.encoded_len(blocks);
         self.count_places(counted, counts);
     }
 
@@ -274,8 +298,9 @@ impl Records {
         before.before_group_change(number, self);
         if let Some(Some(group)) = self.groups.get_mut(number) {
             let slot = &mut group[id.0 as usize % GROUP];
-            let counted = std::mem::replace(slot, Packed::EMPTY).extra_place_counts();
-            self.count_places(counted, (false, 0));
+            let old = std::mem::replace(slot, Packed::EMPTY);
+            self.encoded_lens[number] -= old.encoded_len(self.blocks);
+            self.count_places(old.extra_place_counts(), (false, 0));
             self.live -= 1;
             self.used[number] -= 1;
             self.filled -= usize::from(self.used[number] == 0);
@@ -288,16 +313,9 @@ impl Records {
         self.groups.get(number).and_then(Option::as_ref).is_none_or(|g| g.iter().all(|p| p.state == UNUSED))
     }
 
-    /// Returns the length of [`Self::encode_group`] without computing it.
+    /// Returns the length of [`Self::encode_group`] without computing it. Cost: constant.
     pub(crate) fn encoded_len(&self, number: usize) -> usize {
-        let Some(Some(group)) = self.groups.get(number) else { return 0 };
-        let place = 6 + BlockSet::encoded_len(self.blocks);
-        let len = |packed: &Packed| match (packed.state, &packed.decoded) {
-            (UNUSED, _) => 0,
-            (_, Some(record)) => 3 + record.encoded_len(self.blocks),
-            (places, None) => 3 + 2 + usize::from(places) * place,
-        };
-        group.iter().map(len).sum()
+        self.encoded_lens.get(number).map_or(0, |len| *len as usize)
     }
 
     /// Returns the group's bytes for record pages.
@@ -323,7 +341,7 @@ impl Records {
         while !r.is_empty() {
             let slot = usize::from(r.u8()?);
             let len = usize::from(r.u16()?);
-            let record = Record::decode(self.blocks, r.take(len)?)?;
+            let record = Arc::new(Record::decode(self.blocks, r.take(len)?)?);
             let id = u32::try_from(number * GROUP + slot).ok().filter(|_| slot < GROUP)?;
             self.set(RecordId(id), record, &mut NoObserver);
         }
@@ -355,7 +373,8 @@ impl Records {
     pub(crate) fn memory(&self) -> usize {
         let groups = self.groups.iter().flatten();
         let apart = |r: &Record| {
-            size_of::<Record>()
+            ARC_BYTES
+                + size_of::<Record>()
                 + if r.places.spilled() { r.places.capacity() * size_of::<Place>() } else { 0 }
                 + r.places.iter().map(|p| p.heap_memory()).sum::<usize>()
         };
@@ -368,6 +387,7 @@ impl Records {
             + self.groups.capacity() * size_of::<usize>()
             + self.unused.capacity() * size_of::<RecordId>()
             + self.used.capacity()
+            + self.encoded_lens.capacity() * size_of::<u32>()
     }
 }
 
@@ -428,7 +448,7 @@ mod tests {
             let mut twin = BTreeMap::new();
             for (set, id, record) in steps {
                 if set {
-                    records.set(RecordId(id), record.clone(), &mut NoObserver);
+                    records.set(RecordId(id), Arc::new(record.clone()), &mut NoObserver);
                     twin.insert(id, record);
                 } else {
                     records.drop_record(RecordId(id), &mut NoObserver);

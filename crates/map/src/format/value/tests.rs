@@ -79,12 +79,12 @@ proptest! {
 #[test]
 fn canonical_value_is_simplest() {
     let at = Whole { device: DeviceId(1), extent: DeviceExtent(7) };
-    let value = |valid| Value::Record(Record::single_place(at, valid));
+    let value = |valid| Value::from(Record::single_place(at, valid));
     assert_eq!(value(BlockSet::all(32)).canonical(32), Value::Direct(at));
     assert_eq!(value(BlockSet::none(32)).canonical(32), Value::Empty);
     let mut kept = Record::single_place(at, BlockSet::none(32));
     kept.space_reserved = true;
-    assert_eq!(Value::Record(kept.clone()).canonical(32), Value::Record(kept));
+    assert_eq!(Value::from(kept.clone()).canonical(32), Value::from(kept));
 }
 
 /// A direct entry becomes a record again by [`Record::one`]: a record with any other property must stay a
@@ -100,7 +100,7 @@ fn record_with_properties_stays_record() {
         Record { intent: Some(BlockSet::all(32)), ..full.clone() },
     ];
     for record in says_more {
-        let value = Value::Record(record.clone());
+        let value = Value::from(record.clone());
         assert_eq!(value.canonical(32), value, "{record:?}");
         assert_eq!(value.clone().canonical_place(32), value, "{record:?}");
     }
