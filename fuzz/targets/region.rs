@@ -30,6 +30,9 @@ impl Memory for Ram {
     fn load(&self, at: u64, out: &mut [u8]) {
         out.copy_from_slice(&self.0[at as usize..][..out.len()]);
     }
+    fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        &self.0[at as usize..][..len]
+    }
     fn store(&mut self, at: u64, bytes: &[u8]) {
         self.0[at as usize..][..bytes.len()].copy_from_slice(bytes);
     }
