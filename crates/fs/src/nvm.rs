@@ -36,6 +36,13 @@ pub struct WindowRequest<'a> {
     pub places: &'a [ChunkPlace],
 }
 
+impl WindowRequest<'_> {
+    /// Returns the chunks, each with its index in the file.
+    fn chunks(&self) -> impl Iterator<Item = (u64, ChunkPlace)> {
+        (self.bytes.start / self.chunk_bytes..).zip(self.places.iter().copied())
+    }
+}
+
 /// Persistent memory, byte-addressed from 0.
 ///
 /// A store is *visible* to loads at once. It is *durable* (survives a power loss) once a

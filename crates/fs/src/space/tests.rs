@@ -21,6 +21,14 @@ fn commit(store: &mut Store<Simulated>, space: &mut Space) {
     space.committed();
 }
 
+/// Takes all runs of so many pages there are, in an operation and a commit of its own; returns them.
+fn take_all(store: &mut Store<Simulated>, space: &mut Space, pages: u32) -> Vec<Page> {
+    begin(store, space);
+    let taken = std::iter::from_fn(|| space.take_pages(store, pages, Purpose::Data).ok()).collect();
+    commit(store, space);
+    taken
+}
+
 /// Durable metadata refers to what a group has freed, also if the chunk's last pages are freed in vain.
 #[test]
 fn freed_pages_stay_quarantined_after_a_later_operation_fails() {
@@ -210,12 +218,7 @@ fn a_chunk_that_will_be_kept_free_does_not_count() {
 fn data_moves_from_as_few_chunks_as_possible() {
     let (mut fs, pages) = sample();
     let (store, space) = fs.parts();
-    begin(store, space);
-    let mut taken = Vec::new();
-    while let Ok(page) = space.take_pages(store, 1, Purpose::Data) {
-        taken.push(page);
-    }
-    commit(store, space);
+    let taken = take_all(store, space, 1);
     begin(store, space);
     for page in taken.iter().filter(|page| page.0 % 2 == 0) {
         space.free_pages_at(store, *page, 1).expect("it is allocated");
@@ -238,13 +241,8 @@ fn data_moves_from_as_few_chunks_as_possible() {
 fn a_run_is_found_in_the_last_chunk() {
     let (mut fs, pages) = sample();
     let (store, space) = fs.parts();
-    begin(store, space);
-    let mut runs = Vec::new();
-    while let Ok(run) = space.take_pages(store, pages, Purpose::Data) {
-        runs.push(run);
-    }
+    let mut runs = take_all(store, space, pages);
     runs.sort_unstable();
-    commit(store, space);
     begin(store, space);
     // Their longest runs have the same binary logarithm.
     for (nth, run) in runs[..=TRIED_MAX].iter().enumerate() {

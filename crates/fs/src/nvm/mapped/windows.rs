@@ -93,10 +93,15 @@ impl Deref for WindowBytes<'_> {
 impl Default for Windows {
     fn default() -> Self {
         let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
-        let limit = limit.ok().and_then(|limit| limit.trim().parse::<usize>().ok());
-        let chunks_max = limit.map_or(CHUNKS_MAX, |limit| CHUNKS_MAX.min(limit / MAPPINGS_PART));
+        let chunks_max = chunks_max(limit.ok().as_deref());
         Self { table: Mutex::default(), chunks_max }
     }
+}
+
+/// Returns how many chunks windows show where a process can have this many mappings.
+fn chunks_max(mappings: Option<&str>) -> usize {
+    let mappings = mappings.and_then(|mappings| mappings.trim().parse::<usize>().ok());
+    mappings.map_or(CHUNKS_MAX, |mappings| CHUNKS_MAX.min(mappings / MAPPINGS_PART))
 }
 
 impl Windows {
@@ -104,24 +109,16 @@ impl Windows {
     /// refuses one. `file` is the region.
     pub(super) fn bytes(&self, file: &File, request: &WindowRequest<'_>) -> Option<WindowBytes<'_>> {
         let WindowRequest { chunk_bytes, ref bytes, .. } = *request;
-        let first = bytes.start / chunk_bytes;
-        assert!(bytes.end.div_ceil(chunk_bytes) - first == request.places.len() as u64, "one for each chunk");
+        let chunks = bytes.end.div_ceil(chunk_bytes) - bytes.start / chunk_bytes;
+        assert!(chunks == request.places.len() as u64, "one for each chunk");
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let window = table.window(request)?;
-        let needs_other = |(index, place): (u64, &ChunkPlace)| {
-            window.entries.get(&index).is_some_and(|mapped| mapped != place)
-        };
-        if (first..).zip(request.places).any(needs_other) && Arc::get_mut(&mut window.range).is_none() {
-            // Someone reads what was there. That window lasts as long as the reader needs it.
-            table.remove(request.file);
-        }
         let window = table.window(request)?;
         let mut is_mapped = true;
         let mut new = 0;
-        for (index, place) in (first..).zip(request.places) {
-            if window.entries.get(&index) != Some(place) {
-                is_mapped &= window.range.map(file, index * chunk_bytes, chunk_bytes, *place).is_ok();
-                new += usize::from(window.entries.insert(index, *place).is_none());
+        for (index, place) in request.chunks() {
+            if window.entries.get(&index) != Some(&place) {
+                is_mapped &= window.range.map(file, index * chunk_bytes, chunk_bytes, place).is_ok();
+                new += usize::from(window.entries.insert(index, place).is_none());
             }
         }
         let range = Arc::clone(&window.range);
@@ -137,15 +134,13 @@ impl Windows {
 }
 
 impl Table {
-    /// Returns the file's window, long enough for the request.
+    /// Returns the file's window, in which the request's chunks can be mapped.
     fn window(&mut self, request: &WindowRequest<'_>) -> Option<&mut Window> {
         self.clock += 1;
         let chunk_bytes = request.chunk_bytes;
         let needed = request.bytes.end.max(request.file_bytes).checked_next_multiple_of(chunk_bytes)?;
-        let suits = |window: &Window| {
-            window.chunk_bytes == chunk_bytes && window.range.len as u64 >= request.bytes.end
-        };
-        if !self.windows.get(&request.file).is_some_and(suits) {
+        if !self.windows.get_mut(&request.file).is_some_and(|window| window.can_show(request)) {
+            // Someone may read what was there. That window lasts as long as the reader needs it.
             self.remove(request.file);
             // The file may grow up to twofold before it needs another.
             let len = needed.checked_next_power_of_two().filter(|len| *len <= WINDOW_BYTES_MAX)?;
@@ -180,6 +175,16 @@ impl Table {
         let others = self.windows.iter().filter(|(file, _)| **file != kept);
         let oldest = others.min_by_key(|(_, window)| window.last_used).map(|(file, _)| *file);
         oldest.inspect(|file| self.remove(*file)).is_some()
+    }
+}
+
+impl Window {
+    /// Returns whether it is long enough, and nobody reads a chunk that would have to be replaced.
+    fn can_show(&mut self, request: &WindowRequest<'_>) -> bool {
+        let differs = |(index, place)| self.entries.get(&index).is_some_and(|mapped| *mapped != place);
+        self.chunk_bytes == request.chunk_bytes
+            && self.range.len as u64 >= request.bytes.end
+            && (!request.chunks().any(differs) || Arc::get_mut(&mut self.range).is_some())
     }
 }
 

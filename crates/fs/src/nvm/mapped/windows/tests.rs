@@ -88,6 +88,14 @@ fn bytes_in_use_keep_their_chunks() {
     assert_eq!(distance as u64, CHUNK);
 }
 
+#[test]
+fn windows_leave_mappings_to_others() {
+    assert_eq!(chunks_max(None), 16_384);
+    assert_eq!(chunks_max(Some("65530\n")), 16_382);
+    assert_eq!(chunks_max(Some("1048576\n")), 16_384);
+    assert_eq!(chunks_max(Some("400\n")), 100);
+}
+
 /// The counts by which windows are removed are those of the windows that exist.
 #[test]
 fn windows_are_limited() {
