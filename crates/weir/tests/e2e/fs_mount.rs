@@ -270,3 +270,14 @@ fn unmount_says_what_did_not_become_durable() {
         assert!(said.contains(part), "{part:?} should be in:\n{said}");
     }
 }
+
+#[test]
+fn unmount_says_that_the_region_has_been_removed() {
+    if !can_mount() {
+        return;
+    }
+    let region = Region::mounted("16MiB");
+    fs::remove_file(region.folder().join("region")).expect("it exists");
+    let said = region.weir(&["fs", "unmount", "files"]);
+    assert!(said.contains("there is no file at its path any more"), "{said}");
+}

@@ -29,6 +29,9 @@ pub struct UnmountDocument {
     ended: bool,
     /// What the next mount finds.
     content: Content,
+    /// There is a file at the region's path.
+    #[serde(skip)]
+    is_there: bool,
 }
 
 /// What the next mount of a file system finds.
@@ -58,7 +61,11 @@ impl UnmountDocument {
             Content::Unchanged if self.ended => "",
             Content::Unchanged | Content::Pending => "; its server ends when no program uses it any more",
         };
-        format!("unmounted {} from {}{state}", self.region, self.directory)
+        let there = match self.is_there {
+            true => "",
+            false => "; there is no file at its path any more: if it was removed, what it had is lost",
+        };
+        format!("unmounted {} from {}{state}{there}", self.region, self.directory)
     }
 }
 
@@ -107,7 +114,8 @@ pub(super) fn unmount(directory: &Path, lazy: bool) -> Result<UnmountDocument, F
         Server::Runs(_) if ended => Content::AllChanges,
         Server::Runs(_) | Server::Unknown => Content::Pending,
     };
-    Ok(UnmountDocument { directory, region, ended, content })
+    let is_there = mount.region.exists();
+    Ok(UnmountDocument { directory, region, ended, content, is_there })
 }
 
 /// Makes all changes durable, those that the kernel holds back included.
