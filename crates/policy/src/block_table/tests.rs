@@ -33,6 +33,18 @@ fn full_counter_halves_its_page() {
     assert_eq!(table.region(VolumeId(0), 0).map(|region| region.unique), Some(3));
 }
 
+/// Counters that differed may be equal then, and equal ones are in the order of their blocks.
+#[test]
+fn a_page_whose_counters_were_halved_is_ordered_anew() {
+    let mut table = BlockTable::default();
+    for (block, weight) in [(0, 60_000), (9, 3), (4, 2)] {
+        table.access(VolumeId(0), block, 1, weight);
+    }
+    assert_eq!(table.candidates(3), [0, 9, 4].map(|block| at(0, block)));
+    table.access(VolumeId(0), 0, 1, 30_000);
+    assert_eq!(table.candidates(3), [0, 4, 9].map(|block| at(0, block)));
+}
+
 #[test]
 fn quota_prefers_hot_and_dense_regions() {
     let mut table = BlockTable::default();
