@@ -6,8 +6,8 @@
 //! service time of a read falls as the queue grows: a device with a short queue looks slow beside one with a
 //! long queue, and never the other way round. The difference must last.
 //!
-//! Of a device without such load count the idle reads or, where they are shorter, clients' few reads: idle
-//! reads are measured once, perhaps while the machine was busy.
+//! Of a device without such load count the idle reads or clients' few reads, whichever certainly take less
+//! time: idle reads are measured once, a handful of them, perhaps while the machine was busy.
 //!
 //! The last measurements are remembered, so that a device whose load has moved elsewhere does not look fast
 //! because of that.
@@ -63,6 +63,11 @@ impl Service {
         self.mean += ROUND_WEIGHT * off;
         self.variance = (1.0 - ROUND_WEIGHT) * (self.variance + ROUND_WEIGHT * off * off);
         self.depth += ROUND_WEIGHT * (now.depth - self.depth);
+    }
+
+    /// Returns what it hardly exceeds.
+    fn upper_bound(&self) -> f64 {
+        self.mean + DEVIATIONS * self.variance.sqrt()
     }
 
     /// Whether this one is faster.
@@ -139,7 +144,8 @@ impl LoadComparison {
     fn service(&self, device: &DeviceView) -> Service {
         let at = device.id.index();
         let idle = Service::idle(device);
-        let few_reads = || self.few_reads[at].0.filter(|few_reads| few_reads.mean < idle.mean);
+        let few_reads =
+            || self.few_reads[at].0.filter(|few_reads| few_reads.upper_bound() < idle.upper_bound());
         self.loaded[at].or_else(few_reads).unwrap_or(idle)
     }
 
@@ -237,6 +243,27 @@ mod tests {
         assert_eq!(run(2000, true), [1]);
         assert_eq!(run(2000, false), [0u8; 0], "without a read, nothing is known of it");
         assert_eq!(run(4500, true), [0u8; 0], "not for so little");
+    }
+
+    /// A handful of idle reads differed by a factor of ten; thousands of clients' few reads do not.
+    #[test]
+    fn few_reads_distinguish_where_idle_reads_varied() {
+        let run = |is_read: bool| {
+            let spread =
+                |view| DeviceView { idle_quartiles: Some([Nanos::micros(200), Nanos::micros(2000)]), ..view };
+            let mut views = [spread(loaded(0, 490, 16, 5000)), spread(device(1, 64, 490))];
+            let (mut fast, mut load) = (FastDevices::select(&views), LoadComparison::default());
+            for tenth in 0..300 {
+                if is_read {
+                    let response = Nanos::micros(800 + tenth % 10 * 20);
+                    views[1].note(&MeasuredCommand::new(false, Bytes::kib(4), 1, response, response));
+                }
+                fast = load.round(Nanos::millis(tenth * 100), &views, fast).unwrap_or(fast);
+            }
+            fast.fast_devices(&views).map(|d| d.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(run(true), [1]);
+        assert_eq!(run(false), [0u8; 0], "the idle reads alone could be chance");
     }
 
     /// Two devices take the load of reads in turn, depending on which one is fast: the other one is idle.
