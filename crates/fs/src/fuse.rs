@@ -1,6 +1,7 @@
 //! The mount: answers the kernel's FUSE requests from a file system.
 //!
-//! Requests that only read run in parallel, all others one after the other.
+//! Requests that only read run in parallel, all others one after the other; what is read from and written to
+//! containers goes beside both.
 
 mod acl;
 mod background;
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::layout::Time;
 use crate::namespace::{FileSystem, WEAR_GAP};
 use crate::nvm::Memory;
+use crate::tiers::{Container, Containers};
 use fuser::{Config, MountOption, Session, SessionACL};
 use handler::{Handler, Place, TellEnd};
 use opens::Opens;
@@ -33,8 +35,8 @@ use worker_thread::WorkerThread;
 
 /// Chunks from which data moves at a time so that chunks wear alike.
 const LEVELLED_MAX: usize = 32;
-/// Threads that answer requests.
-const THREADS: usize = 4;
+/// Threads that answer requests. Those that wait for a tier which does not answer leave others for the rest.
+const THREADS: usize = 16;
 
 /// A file system that several threads use.
 #[derive(Debug)]
@@ -48,7 +50,8 @@ impl<M> Clone for Shared<M> {
 
 impl<M: Memory> Shared<M> {
     /// Shares a file system.
-    pub fn new(fs: FileSystem<M>) -> Self {
+    pub fn new(mut fs: FileSystem<M>) -> Self {
+        fs.defer_removals();
         Self(Arc::new(RwLock::new(fs)))
     }
 
@@ -77,7 +80,28 @@ impl<M: Memory> Shared<M> {
                 self.write().note_failed_sync(container);
             }
         }
-        self.write().sync()
+        let synced = self.write().sync();
+        self.remove_unneeded();
+        synced
+    }
+
+    /// Removes containers that nobody needs, while other operations go on.
+    fn remove_unneeded(&self) {
+        if !self.read().has_unneeded() {
+            return;
+        }
+        let (unneeded, containers) = {
+            let mut fs = self.write();
+            (fs.take_unneeded(), fs.containers())
+        };
+        remove(&*containers, unneeded);
+    }
+}
+
+/// Removes containers. Those that stay are garbage, which the next mount removes.
+fn remove(containers: &dyn Containers, unneeded: Vec<Container>) {
+    for container in unneeded {
+        let _ = containers.remove(container);
     }
 }
 
@@ -216,6 +240,7 @@ fn wait<M: Memory>(
                 let mut flagged = fs.flagged_containers().into_iter();
                 let written = flagged.try_for_each(|container| containers.sync_written_by_others(container));
                 let synced = written.map_err(Error::Container).and(fs.sync());
+                remove(&*containers, fs.take_unneeded());
                 // Nothing is acknowledged any more that would not be durable.
                 std::mem::forget(fs);
                 return synced.map(|()| End::InUse).map_err(io::Error::other);
@@ -228,6 +253,7 @@ fn wait<M: Memory>(
                 }
                 fs.forget_all().and_then(|()| fs.end_all_passthrough()).map_err(io::Error::other)?;
                 fs.trim_all().and_then(|()| fs.sync()).map_err(io::Error::other)?;
+                remove(&*fs.containers(), fs.take_unneeded());
                 return Ok(End::Unmounted);
             }
         }

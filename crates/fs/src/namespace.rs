@@ -8,10 +8,12 @@
 
 mod attributes;
 mod compaction;
+mod container_writes;
 mod containers;
 mod data;
 pub(crate) mod directory;
 mod explain;
+mod headers;
 mod inodes;
 mod moves;
 pub(crate) mod names;
@@ -31,6 +33,8 @@ mod wear;
 pub use crate::tiers::Seek;
 pub use attributes::{ACCESS_LIST, SetAttribute};
 pub(crate) use attributes::{decode as decode_attributes, encode as encode_attributes};
+pub use container_writes::ContainerWrite;
+pub use containers::TierContents;
 pub use explain::{Located, Location};
 pub use inodes::{Change, SetTime};
 pub use moves::Eviction;

@@ -10,7 +10,7 @@ pub use quota::{LimitChange, LimitsPart, NewLimit, Quota, QuotaOwner, QuotaPage}
 use crate::error::{Error, Result};
 use crate::layout::inode::{Form, Kind};
 use crate::layout::{Ino, PAGE_BYTES, superblock};
-use crate::namespace::{BlockReason, Blocked, Durability, FileSystem, Located};
+use crate::namespace::{BlockReason, Blocked, Durability, FileSystem, Located, TierContents};
 use crate::nvm::Memory;
 use crate::tiers::{Class, Container, Role, TierNumber, TierState, container_path};
 use schemars::JsonSchema;
@@ -70,6 +70,10 @@ pub struct Status {
     pub tiers: Vec<TierPart>,
     /// Files whose data was lost with a tier (`weir fs remove-tier --lost`).
     pub lost_files: u64,
+    /// Files that are pinned to the region (`weir fs pin`).
+    pub pinned_files: u64,
+    /// The sizes of these files together.
+    pub pinned_bytes: u64,
     /// Limits of users and groups; `null` if there are none.
     pub limits: Option<LimitsPart>,
 }
@@ -222,10 +226,10 @@ impl TierCommand {
     }
 }
 
-/// Returns the tiers, and the number of files whose data is lost.
-fn tiers<M: Memory>(fs: &FileSystem<M>) -> (Vec<TierPart>, u64) {
+/// Returns the tiers of a file system with these contents.
+fn tiers<M: Memory>(fs: &FileSystem<M>, contents: &TierContents) -> Vec<TierPart> {
     let containers = fs.containers();
-    let part = |(number, (tier, (files, used_bytes))): (u32, (&crate::tiers::Tier, (u64, u64)))| {
+    let part = |(number, (tier, &(files, used_bytes))): (u32, (&crate::tiers::Tier, &(u64, u64)))| {
         let state = containers.state(TierNumber(number));
         let space =
             containers.space(TierNumber(number)).ok().filter(|_| !matches!(state, TierState::Gone(_)));
@@ -248,9 +252,8 @@ fn tiers<M: Memory>(fs: &FileSystem<M>) -> (Vec<TierPart>, u64) {
             free_bytes: space.map(|space| space.free_bytes),
         }
     };
-    let (contents, lost) = fs.tier_contents();
-    let all = (0..).zip(fs.tiers().iter().zip(contents));
-    (all.filter(|(_, (tier, _))| !tier.is_removed()).map(part).collect(), lost)
+    let all = (0..).zip(fs.tiers().iter().zip(&contents.tiers));
+    all.filter(|(_, (tier, _))| !tier.is_removed()).map(part).collect()
 }
 
 /// A mounted file system.
@@ -284,7 +287,7 @@ impl Status {
         mount: Option<Mount>,
     ) -> Self {
         let superblock = fs.superblock();
-        let (tiers, lost_files) = tiers(fs);
+        let contents = fs.tier_contents();
         let directory = mount.as_ref().map(|mount| Path::new(&mount.directory));
         let limits = LimitsPart::of(fs, directory);
         let (usage, roots, (wear_least, wear_most)) = (fs.usage(), fs.roots(), fs.wear());
@@ -309,8 +312,10 @@ impl Status {
             null_file_bytes: roots.null_pages * PAGE_BYTES,
             wear_least,
             wear_most,
-            tiers,
-            lost_files,
+            tiers: tiers(fs, &contents),
+            lost_files: contents.lost,
+            pinned_files: contents.pinned,
+            pinned_bytes: contents.pinned_bytes,
             limits,
         }
     }

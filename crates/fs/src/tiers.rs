@@ -21,6 +21,7 @@ pub(crate) use heat::Heat;
 pub use simulated::SimulatedContainers;
 
 use crate::layout::Time;
+use rustc_hash::FxHashSet;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -169,6 +170,22 @@ pub trait Containers: fmt::Debug + Send + Sync {
 
     /// Returns the work of a tier.
     fn work(&self, tier: TierNumber) -> TierWork;
+}
+
+/// Returns the space of so many tiers together. Those on the same file system share theirs.
+pub fn space_of_all(containers: &dyn Containers, tiers: u32) -> TierSpace {
+    let mut devices = FxHashSet::default();
+    let mut sum = TierSpace { device: 0, total_bytes: 0, free_bytes: 0 };
+    for tier in (0..tiers).map(TierNumber) {
+        // Nothing can be stored in a tier that is gone.
+        if let Ok(space) = containers.space(tier)
+            && devices.insert(space.device)
+        {
+            sum.total_bytes += space.total_bytes;
+            sum.free_bytes += space.free_bytes;
+        }
+    }
+    sum
 }
 
 /// Containers of a region whose tiers were not opened: every use fails.

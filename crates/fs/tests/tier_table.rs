@@ -31,6 +31,7 @@ fn file(fs: &mut Fs, name: &str) -> Ino {
 
 fn evict(fs: &mut Fs, ino: Ino, tier: TierNumber) {
     let begun = fs.begin_eviction(ino, tier).expect("the tier takes it");
+    fs.containers().create(begun.container).expect("the tier takes it");
     fs.containers().write(begun.container, 0, &[ino.0 as u8; BYTES]).expect("space");
     fs.containers().sync(begun.container).expect("no failure");
     fs.finish_eviction(&begun).expect("nothing has changed");
@@ -45,7 +46,8 @@ fn sample(containers: &SimulatedContainers) -> (Fs, Vec<Ino>) {
     evict(&mut fs, files[0], FLASH);
     evict(&mut fs, files[1], FLASH);
     evict(&mut fs, files[2], DISK);
-    fs.begin_eviction(files[3], DISK).expect("the tier takes it");
+    let begun = fs.begin_eviction(files[3], DISK).expect("the tier takes it");
+    fs.containers().create(begun.container).expect("the tier takes it");
     fs.sync().expect("no failure");
     // What the last group changed would be made right by the log.
     fs.set_attributes(Ino::ROOT, &Change { uid: Some(7), ..Change::default() }, NOW).expect("no failure");

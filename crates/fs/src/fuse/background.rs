@@ -221,20 +221,27 @@ pub(super) fn evict<M: Memory>(shared: &Shared<M>, ino: Ino, order: &[TierNumber
 
 fn evict_to<M: Memory>(shared: &Shared<M>, ino: Ino, tier: TierNumber) -> Result<()> {
     let eviction = shared.write().begin_eviction(ino, tier)?;
-    let copied = copy(shared, &eviction);
+    let copied = create(shared, &eviction).and_then(|()| copy(shared, &eviction));
     finish(shared, &eviction, copied)
+}
+
+/// Creates the container of a move.
+pub(super) fn create<M: Memory>(shared: &Shared<M>, eviction: &Eviction) -> Result<()> {
+    let containers = shared.read().containers();
+    containers.create(eviction.container).map_err(Error::Container)
 }
 
 /// Gives a file its new container if it was copied, or gives the move up.
 pub(super) fn finish<M: Memory>(shared: &Shared<M>, eviction: &Eviction, copied: Result<()>) -> Result<()> {
-    let mut fs = shared.write();
-    match copied {
-        Ok(()) => fs.finish_eviction(eviction),
+    let finished = match copied {
+        Ok(()) => shared.write().finish_eviction(eviction),
         Err(error) => {
-            fs.cancel_eviction(eviction);
+            shared.write().cancel_eviction(eviction);
             Err(error)
         }
-    }
+    };
+    shared.remove_unneeded();
+    finished
 }
 
 /// Copies a file of the region to its container, durably.
@@ -338,6 +345,7 @@ mod tests {
         let ino = file(&mut fs, "file", 9000);
         let shared = Shared::new(fs);
         let begun = shared.write().begin_eviction(ino, TierNumber(0)).expect("the tier takes it");
+        create(&shared, &begun).expect("the tier takes it");
         shared.sync().expect("no failure");
         let copied = copy(&shared, &begun);
         assert!(finish(&shared, &begun, copied).is_ok());
@@ -349,6 +357,25 @@ mod tests {
         assert_eq!(fs.read(ino, 0, &mut found).expect("it can be read"), 9000);
         assert!(found == contents(ino, 9000));
         assert!(check_with_containers(&fs).is_clean());
+    }
+
+    #[test]
+    fn containers_of_removed_files_go_once_that_is_durable() {
+        let (mut fs, containers) = file_system(&[Class::Flash]);
+        let ino = file(&mut fs, "file", 9000);
+        fs.evict_now(ino).expect("a tier takes it");
+        let shared = Shared::new(fs);
+        shared.sync().expect("no failure");
+        shared.write().unlink(Ino::ROOT, b"file", NOW).expect("it exists");
+        let list = || crate::tiers::Containers::list(&containers, TierNumber(0)).expect("no failure").len();
+        assert_eq!(list(), 1);
+        shared.sync().expect("no failure");
+        assert_eq!(list(), 0);
+        let other = file(&mut shared.write(), "other", 9000);
+        let begun = shared.write().begin_eviction(other, TierNumber(0)).expect("the tier takes it");
+        create(&shared, &begun).expect("the tier takes it");
+        assert!(finish(&shared, &begun, Err(Error::Changing)).is_err());
+        assert_eq!(list(), 0, "nor is what a move leaves kept until then");
     }
 
     /// Holes cost nothing, so anybody could have the server read for hours.

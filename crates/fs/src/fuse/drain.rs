@@ -5,7 +5,7 @@
 //! they no longer do; what keeps files there is noted for the status.
 
 use super::Shared;
-use super::background::{finish, promote};
+use super::background::{create, finish, promote};
 use super::worker_thread::WorkerThread;
 use crate::error::{Error, Result};
 use crate::layout::Ino;
@@ -197,16 +197,11 @@ impl<M: Memory> Worker<M> {
     fn relocate(&self, ino: Ino, size: u64) -> Result<()> {
         let order = self.shared.read().targets(&[size]).remove(0);
         for tier in order {
-            let begun = self.shared.write().begin_relocation(ino, tier);
-            let moved = match begun {
-                // The next tier may have space.
-                Err(Error::Container(_)) => continue,
-                Err(error) => return Err(error),
-                Ok(eviction) => {
-                    let copied = self.copy(&eviction);
-                    finish(&self.shared, &eviction, copied)
-                }
-            };
+            let eviction = self.shared.write().begin_relocation(ino, tier)?;
+            let created = create(&self.shared, &eviction).map_err(|_| Error::NoTier);
+            let copied = created.and_then(|()| self.copy(&eviction));
+            // The next tier may have space.
+            let moved = finish(&self.shared, &eviction, copied);
             if !matches!(moved, Err(Error::NoTier)) {
                 return moved;
             }

@@ -209,6 +209,33 @@ impl<M: Memory> Handler<M> {
         })
     }
 
+    /// Writes bytes to a file; returns how many. A write to a container, which may wait for a disk, holds up no
+    /// other request.
+    pub(super) fn write(
+        &self,
+        request: &Request,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+        ends_privileges: bool,
+    ) -> Result<usize> {
+        let begun = {
+            let fs = self.shared.read();
+            match may_lose_privileges(&fs.inode(ino)?, ends_privileges) {
+                true => None,
+                false => fs.begin_container_write(ino, offset, bytes.len() as u64)?,
+            }
+        };
+        if let Some(write) = begun {
+            let written = write.write(bytes);
+            let mut fs = WriteFor::new(&self.shared, request);
+            return fs.finish_container_write(&write, written, bytes, now());
+        }
+        let mut fs = WriteFor::new(&self.shared, request);
+        self.end_privileges(&mut fs, ino, ends_privileges)?;
+        fs.write(ino, offset, bytes, now())
+    }
+
     /// Carries out a command on a file.
     pub(super) fn command(&self, ino: Ino, command: Command) -> Result<()> {
         let set_pinned = |is_pinned| self.shared.write().pin(ino, is_pinned, now());
@@ -254,7 +281,7 @@ impl<M: Memory> Handler<M> {
     ) -> Result<()> {
         let inode = fs.inode(ino)?;
         let permissions = inode.mode & 0o7777;
-        if also_permissions && permissions != without_privileges(permissions) {
+        if also_permissions && has_privileges(&inode) {
             let permissions = Some(without_privileges(permissions));
             fs.set_attributes(ino, &Change { permissions, ..Change::default() }, now())?;
             self.invalidate_attributes(ino);
@@ -393,6 +420,16 @@ fn inherited<M: Memory>(
 const fn without_privileges(permissions: u32) -> u32 {
     let group = if permissions & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
     permissions & !(libc::S_ISUID | group)
+}
+
+const fn has_privileges(inode: &Inode) -> bool {
+    let permissions = inode.mode & 0o7777;
+    permissions != without_privileges(permissions)
+}
+
+/// Returns whether a change of a file's contents may take something from it.
+const fn may_lose_privileges(inode: &Inode, also_permissions: bool) -> bool {
+    also_permissions && has_privileges(inode) || inode.attributes.is_some()
 }
 
 fn clear_capability<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<()> {

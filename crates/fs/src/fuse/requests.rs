@@ -11,6 +11,7 @@ use crate::layout::{Ino, NAME_BYTES_MAX};
 use crate::namespace::{Allocate, Change, RenameHow, Seek, SetAttribute, SetTime};
 use crate::nvm::Memory;
 use crate::report::{Command, LimitChange, QuotaPage, TierCommand};
+use crate::tiers::space_of_all;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -305,11 +306,8 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let mut fs = WriteFor::new(&self.shared, request);
         let ends_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let ended = self.end_privileges(&mut fs, ino(number), ends_privileges);
-        let result = ended.and_then(|()| fs.write(ino(number), offset, bytes, now()));
-        drop(fs);
+        let result = self.write(request, ino(number), offset, bytes, ends_privileges);
         answer!(reply, result, len => reply.written(len as u32));
     }
 
@@ -377,9 +375,11 @@ impl<M: Memory + Send + Sync + 'static> Filesystem for Handler<M> {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let fs = self.shared.read();
-        let (usage, below) = (fs.usage(), fs.space_below());
-        drop(fs);
+        let (usage, containers, tiers) = {
+            let fs = self.shared.read();
+            (fs.usage(), fs.containers(), fs.tiers().len() as u32)
+        };
+        let below = space_of_all(&*containers, tiers);
         let pages = usage.pages + below.total_bytes / usage.page_bytes;
         let free = usage.free_pages + below.free_bytes / usage.page_bytes;
         let size = usage.page_bytes as u32;

@@ -7,6 +7,7 @@
 //! - A container is removed, or made shorter, only after the commit that no longer needs what is lost.
 //! - Bytes beyond a file's size are undefined, also in its container. Whatever grows the file zeroes them.
 
+use super::container_writes::Writing;
 use super::passthrough::Passthrough;
 use super::tier_changes::Blocked;
 use super::{FileSystem, Scan, Seek, lock};
@@ -15,15 +16,12 @@ use crate::layout::inode::{Form, Inode};
 use crate::layout::tier::{self, Container, Role, TIERS_AT, Tier, TierNumber};
 use crate::layout::{Ino, PAGE_BYTES, Time};
 use crate::nvm::Memory;
-use crate::tiers::{Containers, Header, Heat, TierSpace};
+use crate::tiers::{Containers, Heat};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-
-/// Names in directories, by inode.
-type Names = FxHashMap<Ino, FxHashMap<Ino, Vec<u8>>>;
 
 /// Containers of a mounted file system.
 #[derive(Debug)]
@@ -36,8 +34,14 @@ pub(super) struct Tiers {
     pub(super) port: Arc<dyn Containers>,
     /// Written since the last commit.
     dirty: FxHashSet<Container>,
+    /// Those that are being written while other operations go on.
+    pub(super) writing: Mutex<Writing>,
     /// Not referred to by what is staged: to be removed after the next commit.
     pub(super) obsolete: Vec<Container>,
+    /// Not referred to by anything: to be removed.
+    unneeded: Vec<Container>,
+    /// Whether somebody else removes those, without holding up the file system.
+    defers_removals: bool,
     /// Length of `obsolete` when the operation in progress began.
     mark: usize,
     /// Created by the operation in progress.
@@ -47,13 +51,26 @@ pub(super) struct Tiers {
     /// Files that are being copied to a container, and whether they have changed since that began.
     pub(super) moving: FxHashMap<Ino, bool>,
     /// Directories that were renamed: the paths of all files below are others.
-    renamed: BTreeSet<Ino>,
+    pub(super) renamed: BTreeSet<Ino>,
     /// Files in containers whose headers are old.
     pub(super) stale: BTreeSet<Ino>,
     pub(super) heat: Mutex<Heat>,
     pub(super) passthrough: Passthrough,
     /// What keeps the files of tiers that are leaving there.
     pub(super) blocked: Mutex<BTreeMap<TierNumber, Blocked>>,
+}
+
+/// What tiers and the region have of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierContents {
+    /// Files and bytes of each tier.
+    pub tiers: Vec<(u64, u64)>,
+    /// Files whose data is lost.
+    pub lost: u64,
+    /// Files that are pinned to the region.
+    pub pinned: u64,
+    /// Their sizes.
+    pub pinned_bytes: u64,
 }
 
 impl Tiers {
@@ -63,7 +80,10 @@ impl Tiers {
             is_table_damaged: false,
             port,
             dirty: FxHashSet::default(),
+            writing: Mutex::default(),
             obsolete: Vec::new(),
+            unneeded: Vec::new(),
+            defers_removals: false,
             mark: 0,
             created: Vec::new(),
             shortened: FxHashSet::default(),
@@ -89,11 +109,28 @@ impl Tiers {
         }
     }
 
-    /// Removes a container that nothing refers to, staged or durable.
+    /// Gives up a container that nothing refers to, staged or durable.
     pub(super) fn discard(&mut self, container: Container) {
         self.dirty.remove(&container);
-        // If it stays, it is garbage, which the next mount removes.
-        let _ = self.port.remove(container);
+        self.unneeded.push(container);
+        if !self.defers_removals {
+            self.remove_unneeded();
+        }
+    }
+
+    /// Removes containers that nothing refers to; returns whether there were any.
+    pub(super) fn remove_unneeded(&mut self) -> bool {
+        let unneeded = std::mem::take(&mut self.unneeded);
+        for container in &unneeded {
+            // If it stays, it is garbage, which the next mount removes.
+            let _ = self.port.remove(*container);
+        }
+        !unneeded.is_empty()
+    }
+
+    /// Notes that a container was written.
+    pub(super) fn note_written(&mut self, container: Container) {
+        self.dirty.insert(container);
     }
 
     /// Returns whether files can be in this tier.
@@ -148,6 +185,23 @@ impl<M: Memory> FileSystem<M> {
     /// Returns containers that the next commit should find durable, so that it need not wait long.
     pub fn dirty_containers(&self) -> Vec<Container> {
         self.tiers.dirty.iter().copied().collect()
+    }
+
+    /// From now on, containers that nobody needs are removed by whoever
+    /// [takes](Self::take_unneeded) them, and not while an operation goes on.
+    pub const fn defer_removals(&mut self) {
+        self.tiers.defers_removals = true;
+    }
+
+    /// Takes the containers that nobody needs. Those that are not removed are garbage, which the next mount
+    /// removes.
+    pub fn take_unneeded(&mut self) -> Vec<Container> {
+        std::mem::take(&mut self.tiers.unneeded)
+    }
+
+    /// Returns whether there are containers that nobody needs.
+    pub const fn has_unneeded(&self) -> bool {
+        !self.tiers.unneeded.is_empty()
     }
 
     /// Reads the tier table as it is now.
@@ -218,19 +272,26 @@ impl<M: Memory> FileSystem<M> {
             };
             // Bytes beyond the size do no harm.
             if self.tiers.port.len(container).is_ok_and(|len| len > size) {
+                self.tiers.disturb(container);
                 let _ = self.tiers.port.set_len(container, size);
             }
         }
     }
 
-    /// Creates a container in a tier.
-    pub(super) fn new_container(&mut self, tier: TierNumber) -> Result<Container> {
+    /// Chooses the number of a container, which is to be created.
+    pub(super) fn number_container(&mut self, tier: TierNumber) -> Result<Container> {
         let mut tiers = self.load_tiers()?;
         let entry = tiers.get_mut(tier.0 as usize).filter(|tier| tier.role == Role::Active);
         let entry = entry.ok_or(Error::NoTier)?;
         let container = Container { tier, number: entry.next };
         entry.next += 1;
         self.set_tiers(&tiers)?;
+        Ok(container)
+    }
+
+    /// Creates a container in a tier.
+    pub(super) fn new_container(&mut self, tier: TierNumber) -> Result<Container> {
+        let container = self.number_container(tier)?;
         self.tiers.port.create(container).map_err(Error::Container)?;
         self.tiers.created.push(container);
         self.tiers.dirty.insert(container);
@@ -272,6 +333,7 @@ impl<M: Memory> FileSystem<M> {
         container: Container,
         change: impl FnOnce(&dyn Containers) -> io::Result<()>,
     ) -> Result<()> {
+        self.tiers.disturb(container);
         change(&*self.tiers.port).map_err(Error::Container)?;
         self.tiers.dirty.insert(container);
         Ok(())
@@ -311,6 +373,7 @@ impl<M: Memory> FileSystem<M> {
         container: Container,
         size: u64,
     ) -> Result<()> {
+        self.tiers.disturb(container);
         let is_in_place =
             inode.is_passthrough && (size > 0 || self.reject_in_use(ino, inode, container).is_err());
         if is_in_place {
@@ -370,102 +433,6 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 
-    /// Returns what a container tells about its file. The path is empty if a directory on it is large.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn header(&self, ino: Ino) -> Result<Header> {
-        const ENTRIES_MAX: u64 = 4096;
-        self.header_with(ino, &mut Names::default(), ENTRIES_MAX)
-    }
-
-    /// Returns what the containers of these files tell about them; each directory is read once.
-    pub fn headers(&self, files: &[Ino]) -> Vec<(Container, Header)> {
-        let mut names = Names::default();
-        let mut headers = Vec::new();
-        for ino in files {
-            if let Ok(Inode { form: Form::Container(container), .. }) = self.raw_inode(*ino)
-                && let Ok(header) = self.header_with(*ino, &mut names, u64::MAX)
-            {
-                headers.push((container, header));
-            }
-        }
-        headers
-    }
-
-    fn header_with(&self, ino: Ino, names: &mut Names, entries_max: u64) -> Result<Header> {
-        let inode = self.inode(ino)?;
-        // With a list of accesses, the mode has the list's mask in place of what the group may do.
-        let has_list = inode.attributes.is_some() && self.attribute(ino, super::ACCESS_LIST).is_ok();
-        Ok(Header {
-            region: self.superblock.uuid,
-            ino: ino.0,
-            generation: inode.generation,
-            mode: if has_list { inode.mode & !0o070 } else { inode.mode },
-            uid: inode.uid,
-            gid: inode.gid,
-            size: (!inode.is_passthrough).then_some(inode.size),
-            modified: inode.modified,
-            accessed: inode.accessed,
-            path: self.path_of(ino, &inode, names, entries_max).unwrap_or_default(),
-        })
-    }
-
-    /// Returns a path of a file, by its directory; `None` if that no longer has it, or a directory is too
-    /// large.
-    fn path_of(&self, ino: Ino, inode: &Inode, names: &mut Names, entries_max: u64) -> Option<Vec<u8>> {
-        const DEPTH_MAX: usize = 1024;
-        let (mut ino, mut parent, mut path) = (ino, inode.parent, Vec::new());
-        for _ in 0..DEPTH_MAX {
-            let directory = self.inode(parent).ok().filter(Inode::is_directory)?;
-            if directory.entries > entries_max {
-                return None;
-            }
-            let names = names.entry(parent).or_insert_with(|| {
-                let entries = self.list(parent, 0, usize::MAX).unwrap_or_default();
-                entries.into_iter().map(|entry| (entry.ino, entry.name)).collect()
-            });
-            let name = names.get(&ino)?;
-            path = if path.is_empty() { name.clone() } else { [&name[..], b"/", &path].concat() };
-            if parent == Ino::ROOT {
-                return Some(path);
-            }
-            (ino, parent) = (parent, directory.parent);
-        }
-        None
-    }
-
-    /// Takes up to `max` files in containers whose headers are old.
-    pub fn take_stale_headers(&mut self, max: usize) -> Vec<Ino> {
-        std::iter::from_fn(|| self.tiers.stale.pop_first()).take(max).collect()
-    }
-
-    /// Returns whether headers are old.
-    pub fn has_stale_headers(&self) -> bool {
-        !self.tiers.stale.is_empty()
-    }
-
-    /// Notes that a directory was renamed.
-    pub(super) fn note_renamed(&mut self, ino: Ino) {
-        if !self.tiers.table.is_empty() {
-            self.tiers.renamed.insert(ino);
-        }
-    }
-
-    /// Takes a directory that was renamed, below which headers are old.
-    pub fn take_renamed(&mut self) -> Option<Ino> {
-        self.tiers.renamed.pop_first()
-    }
-
-    /// Notes which of these files have old headers because their paths have changed.
-    pub fn note_moved(&mut self, files: &[Ino]) {
-        for ino in files {
-            if self.raw_inode(*ino).is_ok_and(|inode| matches!(inode.form, Form::Container(_))) {
-                self.tiers.stale.insert(*ino);
-            }
-        }
-    }
-
     /// Notes that a container could not be made durable, before a commit needed that.
     pub fn note_failed_sync(&mut self, container: Container) {
         // One that was removed meanwhile is not there, and nobody needs it.
@@ -474,36 +441,24 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 
-    /// Returns the space of all tiers together. Those on the same file system share theirs.
-    pub fn space_below(&self) -> TierSpace {
-        let mut devices = FxHashSet::default();
-        let mut sum = TierSpace { device: 0, total_bytes: 0, free_bytes: 0 };
-        for tier in (0..self.tiers.table.len() as u32).map(TierNumber) {
-            // Nothing can be stored in a tier that is gone.
-            if let Ok(space) = self.tiers.port.space(tier)
-                && devices.insert(space.device)
-            {
-                sum.total_bytes += space.total_bytes;
-                sum.free_bytes += space.free_bytes;
-            }
-        }
-        sum
-    }
-
-    /// Returns the files and bytes of each tier, and the number of files whose data is lost. Reads all
-    /// inodes.
-    pub fn tier_contents(&self) -> (Vec<(u64, u64)>, u64) {
-        let (mut contents, mut lost) = (vec![(0, 0); self.tiers.table.len()], 0);
+    /// Returns what tiers and the region have of files. Reads all inodes.
+    pub fn tier_contents(&self) -> TierContents {
+        let mut contents =
+            TierContents { tiers: vec![(0, 0); self.tiers.table.len()], ..TierContents::default() };
         let mut scan = Scan::default();
         while self.scan_with(&mut scan, |_, inode| {
+            if inode.is_pinned {
+                contents.pinned += 1;
+                contents.pinned_bytes += inode.size;
+            }
             let Form::Container(container) = inode.form else { return };
             if container.is_lost() {
-                lost += 1;
-            } else if let Some((files, bytes)) = contents.get_mut(container.tier.0 as usize) {
+                contents.lost += 1;
+            } else if let Some((files, bytes)) = contents.tiers.get_mut(container.tier.0 as usize) {
                 (*files, *bytes) = (*files + 1, *bytes + inode.size);
             }
         }) {}
-        (contents, lost)
+        contents
     }
 
     /// Pins a file to the region, or ends that. A pinned file is not evicted; one in a container stays there.

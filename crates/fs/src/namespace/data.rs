@@ -125,7 +125,11 @@ impl<M: Memory> FileSystem<M> {
                     has_left = true;
                 }
                 Err(Error::Container(error))
-                    if !has_moved && error.kind() == ErrorKind::StorageFull && self.relocate(ino).is_ok() =>
+                    if error.kind() == ErrorKind::StorageFull && self.tiers.remove_unneeded() => {}
+                Err(Error::Container(error))
+                    if !has_moved
+                        && error.kind() == ErrorKind::StorageFull
+                        && (self.relocate(ino).is_ok() || self.promote(ino).is_ok()) =>
                 {
                     has_moved = true;
                 }

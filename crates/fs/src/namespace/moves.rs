@@ -112,21 +112,21 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 
-    /// Begins to evict a file: creates a container, to which the caller copies the parts of the file.
+    /// Begins to evict a file: chooses a container, which the caller creates, and to which it copies the parts
+    /// of the file.
     ///
     /// # Errors
-    /// `Pinned`, `NoTier`, `Changing` if it is being evicted already; `Invalid` if it is in a container;
-    /// `Container` if the tier refuses.
+    /// `Pinned`, `NoTier`, `Changing` if it is being evicted already; `Invalid` if it is in a container.
     pub fn begin_eviction(&mut self, ino: Ino, tier: TierNumber) -> Result<Eviction> {
         let size = self.evictable(ino)?.size;
         self.begin_move(ino, None, tier, size)
     }
 
-    /// Begins to move a file from its container to one of another tier: the caller copies the container.
+    /// Begins to move a file from its container to one of another tier, which the caller creates and copies.
     ///
     /// # Errors
     /// `NoTier`, `Changing` if it is being moved already; `InUse` as [`promote`](Self::promote); `Invalid` if
-    /// it is in the region; `Container` if the tier refuses.
+    /// it is in the region.
     pub fn begin_relocation(&mut self, ino: Ino, tier: TierNumber) -> Result<Eviction> {
         let inode = self.file(ino)?;
         let from = self.relocatable(ino, &inode)?;
@@ -143,7 +143,7 @@ impl<M: Memory> FileSystem<M> {
         if self.tiers.moving.contains_key(&ino) {
             return Err(Error::Changing);
         }
-        let container = self.stage(|fs| fs.new_container(tier))?;
+        let container = self.stage(|fs| fs.number_container(tier))?;
         self.tiers.moving.insert(ino, false);
         Ok(Eviction { ino, from, container, size })
     }
@@ -200,6 +200,7 @@ impl<M: Memory> FileSystem<M> {
         // The tier may have begun to leave meanwhile.
         let is_same = self.tiers.moving.remove(&eviction.ino) == Some(false)
             && self.tiers.is_active(eviction.container.tier);
+        self.tiers.note_written(eviction.container);
         let done = match is_same {
             // Not committed here: a commit that fails leaves open whether the container is needed.
             true => self.stage(|fs| {

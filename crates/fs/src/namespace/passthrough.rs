@@ -128,6 +128,7 @@ impl<M: Memory> FileSystem<M> {
         if self.tiers.port.len(container).map_err(Error::Container)? > inode.size {
             // The kernel would read the bytes beyond the size. The last durable size may need them.
             self.commit()?;
+            self.tiers.disturb(container);
             self.tiers.port.set_len(container, inode.size).map_err(Error::Container)?;
         }
         if !writes {

@@ -36,12 +36,30 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 #[derive(Debug)]
 struct Open {
     file: Arc<File>,
-    /// Whether something was written since the last sync: errors of writing it back are told to this file.
-    is_dirty: bool,
+    /// The number of its changes, and how many of them a sync has covered. With changes that no sync has
+    /// covered it stays open: errors of writing them back are told to this file.
+    changes: u64,
+    synced: u64,
     /// Whether its name is not durable yet.
     is_new: bool,
     /// Whether a sync has failed: the next one could not tell.
     has_failed: bool,
+}
+
+impl Open {
+    fn new(file: File) -> Self {
+        Self { file: Arc::new(file), changes: 0, synced: 0, is_new: false, has_failed: false }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.changes != self.synced || self.is_new || self.has_failed
+    }
+
+    /// Notes the end of a sync that began after so many changes.
+    fn note_sync(&mut self, changes: u64, has_failed: bool) {
+        self.synced = self.synced.max(changes);
+        self.has_failed |= has_failed;
+    }
 }
 
 #[derive(Debug)]
@@ -252,29 +270,50 @@ impl ContainerFiles {
     /// Returns a container that is about to be changed.
     fn dirty(&self, container: Container) -> io::Result<Arc<File>> {
         self.with_open(container, |open| {
-            open.is_dirty = true;
+            open.changes += 1;
             Arc::clone(&open.file)
         })
     }
 
     fn with_open<T>(&self, container: Container, take: impl FnOnce(&mut Open) -> T) -> io::Result<T> {
         let directory = self.directory(container.tier)?;
-        let mut all = lock(&self.open);
-        if !all.contains_key(&container) {
-            close_some(&mut all);
-            let path = container_path(&directory.path, container.number);
-            let file = OpenOptions::new().read(true).write(self.writable).open(&path);
-            // On a read-only file system, reading is possible still.
-            let file = match file {
-                Err(error) if error.raw_os_error() == Some(libc::EROFS) => File::open(&path)?,
-                file => file?,
-            };
-            all.insert(
-                container,
-                Open { file: Arc::new(file), is_dirty: false, is_new: false, has_failed: false },
-            );
+        if let Some(open) = lock(&self.open).get_mut(&container) {
+            return Ok(take(open));
         }
-        Ok(take(all.get_mut(&container).expect("inserted above")))
+        // Other tiers do not wait for one that is slow to open a file.
+        self.close_some();
+        let path = container_path(&directory.path, container.number);
+        let file = OpenOptions::new().read(true).write(self.writable).open(&path);
+        // On a read-only file system, reading is possible still.
+        let file = match file {
+            Err(error) if error.raw_os_error() == Some(libc::EROFS) => File::open(&path)?,
+            file => file?,
+        };
+        Ok(take(lock(&self.open).entry(container).or_insert_with(|| Open::new(file))))
+    }
+
+    /// Closes containers if many are open; those with changes are synced first.
+    fn close_some(&self) {
+        let mut all = lock(&self.open);
+        if all.len() < OPEN_MAX {
+            return;
+        }
+        all.retain(|_, open| open.is_needed());
+        if all.len() < OPEN_MAX {
+            return;
+        }
+        let dirty = all.iter().take(OPEN_MAX / 4);
+        let dirty = dirty.map(|(container, open)| (*container, Arc::clone(&open.file), open.changes));
+        let dirty: Vec<_> = dirty.collect();
+        drop(all);
+        for (container, file, changes) in dirty {
+            let has_failed = file.sync_all().is_err();
+            // One that was removed meanwhile is not there.
+            if let Some(open) = lock(&self.open).get_mut(&container) {
+                open.note_sync(changes, has_failed);
+            }
+        }
+        lock(&self.open).retain(|_, open| open.is_needed());
     }
 
     /// Runs an operation of a tier and measures it.
@@ -288,22 +327,6 @@ impl ContainerFiles {
         meter.record(now, Bytes(bytes), Nanos(busy.as_nanos() as u64));
         *seconds += busy.as_secs_f64();
         Ok(done)
-    }
-}
-
-/// Closes containers if many are open; those with changes are synced first.
-fn close_some(all: &mut FxHashMap<Container, Open>) {
-    let is_needed = |open: &Open| open.is_dirty || open.is_new || open.has_failed;
-    if all.len() < OPEN_MAX {
-        return;
-    }
-    all.retain(|_, open| is_needed(open));
-    if all.len() >= OPEN_MAX {
-        for open in all.values_mut().take(OPEN_MAX / 4) {
-            open.has_failed |= open.file.sync_all().is_err();
-            open.is_dirty = false;
-        }
-        all.retain(|_, open| is_needed(open));
     }
 }
 
@@ -359,9 +382,8 @@ impl Containers for ContainerFiles {
         let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
         // Of a container that an interrupted eviction left.
         let _ = std::fs::remove_file(sidecar_path(&directory.path, container.number));
-        let mut all = lock(&self.open);
-        close_some(&mut all);
-        all.insert(container, Open { file: Arc::new(file), is_dirty: true, is_new: true, has_failed: false });
+        self.close_some();
+        lock(&self.open).insert(container, Open { changes: 1, is_new: true, ..Open::new(file) });
         Ok(())
     }
 
@@ -384,7 +406,10 @@ impl Containers for ContainerFiles {
 
     fn write(&self, container: Container, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let file = self.dirty(container)?;
-        self.timed(container.tier, bytes.len() as u64, || file.write_all_at(bytes, offset))
+        let written = self.timed(container.tier, bytes.len() as u64, || file.write_all_at(bytes, offset));
+        // A sync in between may have missed some of it.
+        self.note_change(container)?;
+        written
     }
 
     fn len(&self, container: Container) -> io::Result<u64> {
@@ -456,23 +481,20 @@ impl Containers for ContainerFiles {
     }
 
     fn sync(&self, container: Container) -> io::Result<()> {
-        if !lock(&self.open).contains_key(&container) {
-            // Nothing was written to it since it was synced and closed.
-            return Ok(());
-        }
-        // What is written meanwhile is dirty again.
-        let (file, is_new, has_failed) = self.with_open(container, |open| {
-            open.is_dirty = false;
-            (Arc::clone(&open.file), open.is_new, open.has_failed)
-        })?;
-        if has_failed {
-            return Err(io::Error::from_raw_os_error(libc::EIO));
-        }
+        let (file, changes, is_new) = match lock(&self.open).get(&container) {
+            Some(open) if open.has_failed => return Err(io::Error::from_raw_os_error(libc::EIO)),
+            Some(open) if open.is_needed() => (Arc::clone(&open.file), open.changes, open.is_new),
+            // Nothing was written to it since it was synced, and perhaps closed.
+            _ => return Ok(()),
+        };
         let synced = self.timed(container.tier, 0, || file.sync_all()).and_then(|()| match is_new {
             true => File::open(folder(&self.directory(container.tier)?.path, container.number))?.sync_all(),
             false => Ok(()),
         });
-        self.with_open(container, |open| (open.is_new, open.has_failed) = (false, synced.is_err()))?;
+        if let Some(open) = lock(&self.open).get_mut(&container) {
+            open.is_new = false;
+            open.note_sync(changes, synced.is_err());
+        }
         synced
     }
 

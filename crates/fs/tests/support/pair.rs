@@ -343,7 +343,7 @@ impl<M: Memory> Pair<M> {
                 fs.rename((ino(&from.0), &from.1), (ino(&to.0), &to.1), *how, now)?;
             }
             Operation::Write { file, offset, bytes } => {
-                return Ok(fs.write(ino(file), *offset as u64, bytes, now)? as u64);
+                return Ok(super::tiers::write(fs, ino(file), *offset as u64, bytes, now)? as u64);
             }
             Operation::Truncate { file, size } => fs.truncate(ino(file), *size as u64, now)?,
             Operation::Allocate { file, from, to, how } => {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use weir_fs::error::{Error, Result};
-use weir_fs::layout::Ino;
 use weir_fs::layout::inode::Form;
+use weir_fs::layout::{Ino, Time};
 use weir_fs::namespace::{Eviction, FileSystem, Scan};
 use weir_fs::nvm::Memory;
 use weir_fs::tiers::{Class, Container, SimulatedContainers, Tier, TierNumber};
@@ -68,12 +68,27 @@ pub fn begin<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<Eviction> {
         true => fs.begin_relocation(ino, tier)?,
         false => fs.begin_eviction(ino, tier)?,
     };
-    match copy(fs, &eviction) {
+    let created = fs.containers().create(eviction.container).map_err(Error::Container);
+    match created.and_then(|()| copy(fs, &eviction)) {
         Ok(()) => Ok(eviction),
         Err(error) => {
             fs.cancel_eviction(&eviction);
             Err(error)
         }
+    }
+}
+
+/// Writes bytes to a file as a mount does: to a container beside other operations, of which there are none.
+pub fn write<M: Memory>(
+    fs: &mut FileSystem<M>,
+    ino: Ino,
+    offset: u64,
+    bytes: &[u8],
+    now: Time,
+) -> Result<usize> {
+    match fs.begin_container_write(ino, offset, bytes.len() as u64)? {
+        Some(write) => fs.finish_container_write(&write, write.write(bytes), bytes, now),
+        None => fs.write(ino, offset, bytes, now),
     }
 }
 

@@ -184,7 +184,7 @@ fn change_superblocks(region: &Region, at: usize, bytes: &[u8]) {
 #[test]
 fn what_is_no_intact_region_is_refused_with_a_way_out() {
     let region = Region::new("32MiB");
-    region.refused(&["fs", "status", "nowhere"], ENVIRONMENT, &["nowhere"]);
+    region.refused(&["fs", "status", "nowhere"], USAGE, &["there is no region or directory nowhere"]);
     region.refused(
         &["fs", "check", "nowhere"],
         CHECK_USAGE,

@@ -15,6 +15,7 @@ mod environment;
 mod explain;
 mod failing_devices;
 mod fs;
+mod fs_hung_tier;
 mod fs_mount;
 mod fs_mounted_tiers;
 mod fs_programs;

@@ -54,7 +54,8 @@ fn a_tier_is_emptied_and_removed() {
     fs.unlink(Ino::ROOT, b"file-4", NOW).expect("a file");
     // Its container stays until the tier is removed.
     let other = file(&mut fs, "other", 9000);
-    fs.begin_eviction(other, FIRST).expect("the tier takes it");
+    let begun = fs.begin_eviction(other, FIRST).expect("the tier takes it");
+    containers.create(begun.container).expect("the tier takes it");
     fs.set_leaving(FIRST, true).expect("it exists");
     assert_eq!(containers.list(FIRST).expect("no failure").len(), 6);
     let (worker, _stop) = worker(fs);
@@ -81,6 +82,7 @@ fn moved_files_survive_a_power_loss() {
     let (worker, _stop) = worker(fs);
     for (ino, _) in &files {
         let begun = worker.shared.write().begin_relocation(*ino, SECOND).expect("the tier takes it");
+        create(&worker.shared, &begun).expect("the tier takes it");
         worker.shared.sync().expect("no failure");
         let copied = worker.copy(&begun);
         assert!(finish(&worker.shared, &begun, copied).is_ok());
@@ -225,6 +227,7 @@ fn a_change_during_the_copy_is_not_lost() {
     let (ino, from) = files[0];
     let (worker, _stop) = worker(fs);
     let eviction = worker.shared.write().begin_relocation(ino, SECOND).expect("space");
+    create(&worker.shared, &eviction).expect("the tier takes it");
     worker.copy(&eviction).expect("no failure");
     worker.shared.write().write(ino, 100, b"new", NOW).expect("space");
     assert!(matches!(finish(&worker.shared, &eviction, Ok(())), Err(Error::Changing)));
@@ -232,6 +235,7 @@ fn a_change_during_the_copy_is_not_lost() {
     assert!(containers.list(SECOND).expect("no failure").is_empty());
     // The kernel opens it meanwhile.
     let eviction = worker.shared.write().begin_relocation(ino, SECOND).expect("space");
+    create(&worker.shared, &eviction).expect("the tier takes it");
     worker.copy(&eviction).expect("no failure");
     worker.shared.read().set_passthrough(ino, true);
     assert!(matches!(finish(&worker.shared, &eviction, Ok(())), Err(Error::InUse)));
@@ -247,6 +251,7 @@ fn an_eviction_in_progress_does_not_outlive_the_removal() {
     let (mut fs, containers, _) = with_files(0);
     let ino = file(&mut fs, "file", 9000);
     let eviction = fs.begin_eviction(ino, FIRST).expect("the tier takes it");
+    containers.create(eviction.container).expect("the tier takes it");
     fs.set_leaving(FIRST, true).expect("it exists");
     let (worker, _stop) = worker(fs);
     assert!(worker.drain(FIRST).is_ok());

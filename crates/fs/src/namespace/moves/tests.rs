@@ -138,11 +138,42 @@ fn a_file_whose_tier_is_full_moves_to_another() {
     assert_eq!(read(&fs, ino).expect("it"), expected);
 }
 
+/// No tier has space for what is appended.
+#[test]
+fn a_file_whose_tier_is_full_returns_to_the_region() {
+    let (mut fs, containers) = crate::testing::file_system(&[Class::Flash]);
+    let ino = file(&mut fs, "file", 9000);
+    fs.evict_now(ino).expect("a tier takes it");
+    fs.sync().expect("no failure");
+    containers.limit(FLASH, 10_000);
+    assert_eq!(fs.write(ino, 9000, &[7; 3000], NOW).expect("the region has space"), 3000);
+    assert_eq!(tier(&fs, ino), None);
+    assert_eq!(read(&fs, ino).expect("it"), [&contents(ino, 9000)[..], &[7; 3000]].concat());
+    fs.sync().expect("no failure");
+    assert_eq!(numbers(&containers), 0);
+}
+
+/// Containers that somebody is about to remove have the space.
+#[test]
+fn a_write_that_needs_the_space_of_removed_files_removes_them() {
+    let (mut fs, containers) = crate::testing::file_system(&[Class::Flash]);
+    fs.defer_removals();
+    let files = ["a", "b"].map(|name| file(&mut fs, name, 9000));
+    files.iter().for_each(|ino| fs.evict_now(*ino).expect("a tier takes it"));
+    fs.unlink(Ino::ROOT, b"a", NOW).expect("it exists");
+    fs.sync().expect("no failure");
+    assert_eq!((numbers(&containers), fs.has_unneeded()), (2, true));
+    containers.limit(FLASH, 20_000);
+    assert_eq!(fs.write(files[1], 9000, &[7; 3000], NOW).expect("space"), 3000);
+    assert_eq!((tier(&fs, files[1]), numbers(&containers)), (Some(FLASH), 1));
+}
+
 #[test]
 fn a_change_meanwhile_ends_an_eviction() {
     let (mut fs, containers) = file_system();
     let ino = file(&mut fs, "file", 9000);
     let eviction = fs.begin_eviction(ino, FLASH).expect("a tier takes it");
+    fs.containers().create(eviction.container).expect("a tier takes it");
     assert!(matches!(fs.begin_eviction(ino, DISK), Err(Error::Changing)));
     let (at, bytes) = fs.eviction_part(&eviction, 0).expect("no change").expect("data");
     assert_eq!((at, bytes), (0, contents(ino, 9000)));
@@ -160,6 +191,7 @@ fn only_garbage_is_swept() {
     let (evicted, moving) = (file(&mut fs, "a", 5000), file(&mut fs, "b", 5000));
     fs.evict_now(evicted).expect("a tier takes it");
     let eviction = fs.begin_eviction(moving, FLASH).expect("a tier takes it");
+    containers.create(eviction.container).expect("a tier takes it");
     let garbage = Container { tier: DISK, number: 77 };
     containers.create(garbage).expect("no failure");
     let mut scan = Scan::default();

@@ -143,7 +143,8 @@ fn files_of_a_lost_tier_stay_and_cannot_be_read() {
     assert_eq!(add(&mut fs, 8), FIRST);
     let mut fs = open(fs.into_memory(), &containers);
     assert!(check_with_containers(&fs).is_clean());
-    assert_eq!(fs.tier_contents(), (vec![(0, 0)], 2));
+    let found = fs.tier_contents();
+    assert_eq!((found.tiers, found.lost), (vec![(0, 0)], 2));
     for ino in &files[..2] {
         let error = fs.read(*ino, 0, &mut [0; 10]).expect_err("its data is lost");
         assert_eq!((error.errno(), fs.inode(*ino).expect("it exists").size), (libc::EIO, 9000));
@@ -159,6 +160,6 @@ fn files_of_a_lost_tier_stay_and_cannot_be_read() {
     verify(&fs, files[0], 9000);
     fs.unlink(Ino::ROOT, b"file-1", NOW).expect("a file");
     fs.sync().expect("no failure");
-    assert_eq!(fs.tier_contents().1, 0);
+    assert_eq!(fs.tier_contents().lost, 0);
     assert!(check_with_containers(&fs).is_clean());
 }

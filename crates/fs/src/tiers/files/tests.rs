@@ -211,7 +211,27 @@ fn containers_with_changes_stay_open() {
         files.read(container, 0, &mut [0]).expect("it is there");
     }
     let open = lock(&files.open);
-    assert!(open.len() <= OPEN_MAX && open.get(&number(0)).is_some_and(|open| open.is_dirty));
+    assert!(open.len() <= OPEN_MAX && open.get(&number(0)).is_some_and(Open::is_needed));
+}
+
+/// What is written while a sync runs may be missed by it.
+#[test]
+fn changes_during_a_sync_need_another_one() {
+    let sample = sample();
+    let files = sample.open().expect("both directories");
+    files.create(ONE).expect("created");
+    files.write(ONE, 0, b"text").expect("space");
+    let changes = lock(&files.open).get(&ONE).expect("open").changes;
+    files.write(ONE, 0, b"more").expect("space");
+    files.sync(ONE).expect("no failure");
+    assert!(!lock(&files.open).get(&ONE).expect("open").is_needed());
+    files.write(ONE, 0, b"last").expect("space");
+    // The end of a sync that began before.
+    lock(&files.open).get_mut(&ONE).expect("open").note_sync(changes, false);
+    assert!(lock(&files.open).get(&ONE).expect("open").is_needed());
+    files.note_change(ONE).expect("it is there");
+    files.sync(ONE).expect("no failure");
+    assert!(!lock(&files.open).get(&ONE).expect("open").is_needed());
 }
 
 /// The kernel tells of a failure once; what it had to write may be lost.
@@ -225,6 +245,8 @@ fn a_sync_that_has_failed_fails_again() {
     let file = set(Arc::new(File::open("/dev/null").expect("a device, which has no sync")));
     assert!(files.sync(ONE).is_err());
     set(file);
+    assert!(files.sync(ONE).is_err());
+    files.write(ONE, 0, b"more").expect("space");
     assert!(files.sync(ONE).is_err());
 }
 

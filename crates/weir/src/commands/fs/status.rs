@@ -20,9 +20,13 @@ use weir_model::Bytes;
 /// # Errors
 /// Fails if there is no file system, or if it cannot be read.
 pub(super) fn status(path: &Path) -> Result<Status, Failure> {
-    let found = path.metadata().map_err(|error| match is_dead(&error) {
-        true => dead_mount(path),
-        false => Failure::os("find", path, &error),
+    let found = path.metadata().map_err(|error| match error.kind() {
+        _ if is_dead(&error) => dead_mount(path),
+        io::ErrorKind::NotFound => Failure::usage(
+            format!("there is no region or directory {}", path.display()),
+            "check the path; findmnt --types fuse,fuse.weir lists mounts",
+        ),
+        _ => Failure::os("find", path, &error),
     })?;
     if !found.is_dir() {
         return of_region(path);
@@ -109,6 +113,13 @@ pub(super) fn human(status: &Status, width: Width) -> String {
     }
     if let Some(limits) = &status.limits {
         text += &format!("\n{}\n", limits_summary(limits));
+    }
+    match status.pinned_files {
+        0 => {}
+        1 => text += &format!("\n1 file of {} is pinned to the region\n", size(status.pinned_bytes)),
+        files => {
+            text += &format!("\n{files} files of {} are pinned to the region\n", size(status.pinned_bytes));
+        }
     }
     if status.lost_files > 0 {
         text += &format!(
@@ -241,6 +252,8 @@ mod tests {
             wear_most: 7,
             tiers: vec![gone()],
             lost_files: 3,
+            pinned_files: 1,
+            pinned_bytes: 5 << 20,
             limits: None,
         }
     }
@@ -274,6 +287,7 @@ mod tests {
             "0 to 7",
             "after fsync",
             "GONE: /mnt/disk/weir",
+            "1 file of 5 MiB is pinned",
             "LOST: the data of 3 files",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
