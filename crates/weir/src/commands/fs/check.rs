@@ -115,7 +115,7 @@ fn try_check(region: &Path, repair: bool, tiers: &[PathBuf]) -> Result<CheckDocu
 }
 
 fn verify(region: &Path, memory: Mapped) -> Result<(Report, Mapped), Failure> {
-    let fs = FileSystem::open_read_only_with(memory, tiers::leniently);
+    let fs = FileSystem::open_read_only_with(memory, tiers::unless_in_use);
     let fs = fs.map_err(|error| content_failure(region, &error))?;
     let report = progress::during("checking the file system", || weir_fs::check::check_with_containers(&fs));
     Ok((report, fs.into_memory()))
@@ -167,9 +167,9 @@ impl CheckDocument {
     /// Returns the report for people.
     pub(super) fn human(&self) -> String {
         let mut text = format!(
-            "checked {} directories and {} other files with {} in {}\n",
-            self.directories,
-            self.files,
+            "checked {} and {} with {} in {}\n",
+            counted(self.directories, "directory", "directories"),
+            counted(self.files, "other file", "other files"),
             Bytes(self.used_bytes),
             self.region
         );
@@ -201,6 +201,10 @@ impl CheckDocument {
             }
         }
     }
+}
+
+fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 fn list(text: &mut String, heading: &str, lines: &[String], omitted: u64) {

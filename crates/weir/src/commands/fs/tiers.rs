@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_fs::error::{Error, Result, TierError};
 use weir_fs::layout::superblock::Superblock;
-use weir_fs::tiers::{Class, ContainerFiles, Containers, FoundTier, Tier, marker};
+use weir_fs::tiers::{Class, ContainerFiles, Containers, FoundTier, Tier, TierNumber, marker};
 
 /// A directory that `weir fs create` got.
 #[derive(Clone, Debug)]
@@ -145,6 +145,19 @@ pub(super) fn leniently(superblock: &Superblock, tiers: &[Tier]) -> Result<Arc<d
     open(superblock, tiers, false, |_| true)
 }
 
+/// Opens the tiers of a region to check it: as [`leniently`], unless another process uses one, of which nothing
+/// would be known.
+pub(super) fn unless_in_use(superblock: &Superblock, tiers: &[Tier]) -> Result<Arc<dyn Containers>> {
+    let opened = ContainerFiles::open(tiers, superblock.uuid, false, |_| true);
+    let containers = opened.map_err(|(number, reason)| unusable(tiers, number, reason))?;
+    for number in (0..tiers.len() as u32).map(TierNumber) {
+        if let Err(TierError::InUse) = containers.verify(number) {
+            return Err(unusable(tiers, number, TierError::InUse));
+        }
+    }
+    Ok(Arc::new(containers))
+}
+
 /// Opens the tiers of a region; those that may lack are left out if they cannot be used.
 pub(super) fn open(
     superblock: &Superblock,
@@ -154,11 +167,13 @@ pub(super) fn open(
 ) -> Result<Arc<dyn Containers>> {
     match ContainerFiles::open(tiers, superblock.uuid, writable, may_lack) {
         Ok(containers) => Ok(Arc::new(containers)),
-        Err((number, reason)) => {
-            let Tier { class, path, .. } = &tiers[number.0 as usize];
-            Err(Error::Tier { number: number.0, class: class.name(), path: path.clone(), reason })
-        }
+        Err((number, reason)) => Err(unusable(tiers, number, reason)),
     }
+}
+
+fn unusable(tiers: &[Tier], number: TierNumber, reason: TierError) -> Error {
+    let Tier { class, path, .. } = &tiers[number.0 as usize];
+    Error::Tier { number: number.0, class: class.name(), path: path.clone(), reason }
 }
 
 /// Returns whether `--without` names this tier.
