@@ -209,8 +209,8 @@ impl<M: Memory> Handler<M> {
         })
     }
 
-    /// Writes bytes to a file; returns how many. A write to a container, which may wait for a disk, holds up no
-    /// other request.
+    /// Writes bytes to a file; returns how many. A write to a container, which may wait for a disk, holds up
+    /// no other request.
     pub(super) fn write(
         &self,
         request: &Request,

@@ -80,8 +80,8 @@ impl Tiers {
 
 impl<M: Memory> FileSystem<M> {
     /// Begins a write of `len` bytes to a file in a container; `None` if it has to be done by
-    /// [`write`](Self::write): the file is in the region, the write leaves a gap behind its end, or it is more
-    /// than one of size and data.
+    /// [`write`](Self::write): the file is in the region, the write leaves a gap behind its end, or more than
+    /// its size and data may change.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -102,8 +102,8 @@ impl<M: Memory> FileSystem<M> {
         Ok(Some(ContainerWrite { ino, container, offset, size, containers }))
     }
 
-    /// Ends a write to a container, which is acknowledged after this: sets size and times, or writes the bytes
-    /// once more if the container has changed otherwise. Returns how many bytes are written.
+    /// Ends a write to a container, which is acknowledged after this: sets size and times, or writes the
+    /// bytes once more if the container has changed otherwise. Returns how many bytes are written.
     ///
     /// # Errors
     /// As [`write`](Self::write).

@@ -112,8 +112,8 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 
-    /// Begins to evict a file: chooses a container, which the caller creates, and to which it copies the parts
-    /// of the file.
+    /// Begins to evict a file: chooses a container, which the caller creates, and to which it copies the
+    /// parts of the file.
     ///
     /// # Errors
     /// `Pinned`, `NoTier`, `Changing` if it is being evicted already; `Invalid` if it is in a container.

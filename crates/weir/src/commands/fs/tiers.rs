@@ -145,8 +145,8 @@ pub(super) fn leniently(superblock: &Superblock, tiers: &[Tier]) -> Result<Arc<d
     open(superblock, tiers, false, |_| true)
 }
 
-/// Opens the tiers of a region to check it: as [`leniently`], unless another process uses one, of which nothing
-/// would be known.
+/// Opens the tiers of a region to check it: as [`leniently`], unless another process uses one, of which
+/// nothing would be known.
 pub(super) fn unless_in_use(superblock: &Superblock, tiers: &[Tier]) -> Result<Arc<dyn Containers>> {
     let opened = ContainerFiles::open(tiers, superblock.uuid, false, |_| true);
     let containers = opened.map_err(|(number, reason)| unusable(tiers, number, reason))?;
