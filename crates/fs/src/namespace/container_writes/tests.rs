@@ -100,6 +100,27 @@ fn a_container_that_was_cut_off_is_not_made_longer() {
     assert_eq!(containers.len(container).expect("it exists"), 100);
 }
 
+/// A container becomes shorter after the commit of the size, and before the kernel reads it.
+#[test]
+fn a_cut_does_not_take_what_is_being_appended() {
+    for is_opened in [false, true] {
+        let (mut fs, _, ino, _) = evicted(9000);
+        if !is_opened {
+            fs.truncate(ino, 5000, NOW).expect("no failure");
+        }
+        let size = fs.inode(ino).expect("it exists").size;
+        let write = begin(&fs, ino, size, 3);
+        write.write(b"new").expect("space");
+        match is_opened {
+            true => fs.prepare_passthrough(ino, false).expect("no failure"),
+            false => fs.sync().expect("no failure"),
+        }
+        assert_eq!(fs.finish_container_write(&write, Ok(()), b"new", NOW).expect("space"), 3);
+        let expected = [&contents(ino, 9000)[..size as usize], b"new"].concat();
+        assert_eq!(read(&fs, ino), expected, "opened: {is_opened}");
+    }
+}
+
 /// Two writes beside each other, neither of which is done twice.
 #[test]
 fn writes_do_not_disturb_each_other() {
