@@ -121,6 +121,25 @@ fn a_cut_does_not_take_what_is_being_appended() {
     }
 }
 
+/// Also those that were set while it was in progress.
+#[test]
+fn a_write_keeps_to_limits() {
+    use crate::layout::quota::{Limit, Owner};
+    let (mut fs, _, ino, _) = evicted(9000);
+    let write = begin(&fs, ino, 9000, 3);
+    fs.set_limit(Owner::User(0), Limit { bytes: Some(5000), inodes: None }).expect("space");
+    while fs.count_inodes(1000) {}
+    fs.enforce_limits(true);
+    let finished = fs.finish_container_write(&write, write.write(b"new"), b"new", NOW);
+    assert!(matches!(finished, Err(Error::OverQuota)), "{finished:?}");
+    assert!(
+        fs.begin_container_write(ino, 9000, 3).expect("no failure").is_none(),
+        "the limit is asked first"
+    );
+    let write = begin(&fs, ino, 8997, 3);
+    assert_eq!(fs.finish_container_write(&write, write.write(b"new"), b"new", NOW).expect("no growth"), 3);
+}
+
 /// Two writes beside each other, neither of which is done twice.
 #[test]
 fn writes_do_not_disturb_each_other() {
