@@ -299,6 +299,7 @@ proptest! {
         }
         (0..2).for_each(|program| run.finish(program));
         prop_assert!(read(&run.fs, ino) == run.model);
+        prop_assert!(lock(&run.fs.tiers.writing).0.is_empty(), "what was disturbed once stays so");
         run.fs.sync().expect("no failure");
         prop_assert!(check_with_containers(&run.fs).is_clean());
         let memory = run.fs.into_memory().after_power_loss(|_| 0);
