@@ -64,6 +64,14 @@ fn what_is_not_a_plain_write_to_a_container_is_left_to_operations() {
     assert!(matches!(fs.begin_container_write(Ino::ROOT, 0, 1), Err(Error::IsDirectory)));
 }
 
+#[test]
+fn nothing_is_written_if_nothing_can_be_changed() {
+    let (fs, containers, ino, _) = evicted(5000);
+    let fs = FileSystem::open_read_only_with(fs.into_memory(), |_, _| Ok(Arc::new(containers)));
+    let fs = fs.expect("the file system");
+    assert!(fs.begin_container_write(ino, 0, 1).expect("no failure").is_none());
+}
+
 /// A full tier is no reason to fail if another one has space.
 #[test]
 fn a_write_for_which_the_tier_has_no_space_moves_the_file() {
