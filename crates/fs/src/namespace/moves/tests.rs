@@ -184,6 +184,22 @@ fn a_change_meanwhile_ends_an_eviction() {
     assert_eq!((tier(&fs, ino), numbers(&containers)), (None, 0));
 }
 
+/// Whoever copies the file has synced it; if not, the commit does.
+#[test]
+fn a_container_is_durable_before_a_file_has_it() {
+    let (mut fs, containers) = file_system();
+    let ino = file(&mut fs, "file", 9000);
+    let eviction = fs.begin_eviction(ino, FLASH).expect("a tier takes it");
+    let port = fs.containers();
+    port.create(eviction.container).expect("a tier takes it");
+    port.write(eviction.container, 0, &contents(ino, 9000)).expect("space");
+    fs.finish_eviction(&eviction).expect("no change");
+    fs.sync().expect("no failure");
+    let memory = fs.into_memory().after_power_loss(|_| 0);
+    let fs = crate::testing::open(memory, &containers.after_power_loss(&mut |_| 0));
+    assert_eq!(read(&fs, ino).expect("it can be read"), contents(ino, 9000));
+}
+
 #[test]
 fn only_garbage_is_swept() {
     use crate::tiers::Containers as _;

@@ -220,8 +220,11 @@ fn changes_during_a_sync_need_another_one() {
     let sample = sample();
     let files = sample.open().expect("both directories");
     files.create(ONE).expect("created");
+    lock(&files.open).get_mut(&ONE).expect("open").note_sync(1, false);
+    assert!(lock(&files.open).get(&ONE).expect("open").is_needed(), "its name is not durable");
     files.write(ONE, 0, b"text").expect("space");
     let changes = lock(&files.open).get(&ONE).expect("open").changes;
+    assert_eq!(changes, 3, "a write is noted before and after: a sync may come in between");
     files.write(ONE, 0, b"more").expect("space");
     files.sync(ONE).expect("no failure");
     assert!(!lock(&files.open).get(&ONE).expect("open").is_needed());
