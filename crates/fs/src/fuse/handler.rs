@@ -219,21 +219,20 @@ impl<M: Memory> Handler<M> {
         bytes: &[u8],
         ends_privileges: bool,
     ) -> Result<usize> {
-        let begun = {
+        let (loses_privileges, begun) = {
             let fs = self.shared.read();
-            match may_lose_privileges(&fs.inode(ino)?, ends_privileges) {
-                true => None,
-                false => fs.begin_container_write(ino, offset, bytes.len() as u64)?,
-            }
+            let loses_privileges = has_privileges(&fs, ino, ends_privileges)?;
+            (loses_privileges, fs.begin_container_write(ino, offset, bytes.len() as u64)?)
         };
-        if let Some(write) = begun {
-            let written = write.write(bytes);
-            let mut fs = WriteFor::new(&self.shared, request);
-            return fs.finish_container_write(&write, written, bytes, now());
+        if loses_privileges {
+            self.end_privileges(&mut WriteFor::new(&self.shared, request), ino, ends_privileges)?;
         }
+        let written = begun.map(|write| (write.write(bytes), write));
         let mut fs = WriteFor::new(&self.shared, request);
-        self.end_privileges(&mut fs, ino, ends_privileges)?;
-        fs.write(ino, offset, bytes, now())
+        match written {
+            Some((written, write)) => fs.finish_container_write(&write, written, bytes, now()),
+            None => fs.write(ino, offset, bytes, now()),
+        }
     }
 
     /// Carries out a command on a file.
@@ -281,7 +280,7 @@ impl<M: Memory> Handler<M> {
     ) -> Result<()> {
         let inode = fs.inode(ino)?;
         let permissions = inode.mode & 0o7777;
-        if also_permissions && has_privileges(&inode) {
+        if also_permissions && permissions != without_privileges(permissions) {
             let permissions = Some(without_privileges(permissions));
             fs.set_attributes(ino, &Change { permissions, ..Change::default() }, now())?;
             self.invalidate_attributes(ino);
@@ -422,14 +421,12 @@ const fn without_privileges(permissions: u32) -> u32 {
     permissions & !(libc::S_ISUID | group)
 }
 
-const fn has_privileges(inode: &Inode) -> bool {
+/// Returns whether a change of a file's contents takes something from it.
+fn has_privileges<M: Memory>(fs: &FileSystem<M>, ino: Ino, also_permissions: bool) -> Result<bool> {
+    let inode = fs.inode(ino)?;
     let permissions = inode.mode & 0o7777;
-    permissions != without_privileges(permissions)
-}
-
-/// Returns whether a change of a file's contents may take something from it.
-const fn may_lose_privileges(inode: &Inode, also_permissions: bool) -> bool {
-    also_permissions && has_privileges(inode) || inode.attributes.is_some()
+    Ok(also_permissions && permissions != without_privileges(permissions)
+        || inode.attributes.is_some() && fs.attribute(ino, CAPABILITY).is_ok())
 }
 
 fn clear_capability<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<()> {

@@ -105,11 +105,13 @@ impl Tiers {
     pub(super) fn abort(&mut self) {
         self.obsolete.truncate(self.mark);
         for container in std::mem::take(&mut self.created) {
-            self.discard(container);
+            self.dirty.remove(&container);
+            // At once, as the next container gets the same number. One that stays is replaced by that.
+            let _ = self.port.remove(container);
         }
     }
 
-    /// Gives up a container that nothing refers to, staged or durable.
+    /// Gives up a container that nothing refers to, staged or durable, and whose number is never used again.
     pub(super) fn discard(&mut self, container: Container) {
         self.dirty.remove(&container);
         self.unneeded.push(container);

@@ -44,11 +44,14 @@ struct Open {
     is_new: bool,
     /// Whether a sync has failed: the next one could not tell.
     has_failed: bool,
+    /// Held while it is synced: the kernel tells one sync alone of a failure, and the next must know of it.
+    sync: Arc<Mutex<()>>,
 }
 
 impl Open {
     fn new(file: File) -> Self {
-        Self { file: Arc::new(file), changes: 0, synced: 0, is_new: false, has_failed: false }
+        let sync = Arc::default();
+        Self { file: Arc::new(file), changes: 0, synced: 0, is_new: false, has_failed: false, sync }
     }
 
     fn is_needed(&self) -> bool {
@@ -302,16 +305,11 @@ impl ContainerFiles {
         if all.len() < OPEN_MAX {
             return;
         }
-        let dirty = all.iter().take(OPEN_MAX / 4);
-        let dirty = dirty.map(|(container, open)| (*container, Arc::clone(&open.file), open.changes));
-        let dirty: Vec<_> = dirty.collect();
+        let dirty: Vec<_> = all.keys().take(OPEN_MAX / 4).copied().collect();
         drop(all);
-        for (container, file, changes) in dirty {
-            let has_failed = file.sync_all().is_err();
-            // One that was removed meanwhile is not there.
-            if let Some(open) = lock(&self.open).get_mut(&container) {
-                open.note_sync(changes, has_failed);
-            }
+        for container in dirty {
+            // A failure is noted, and the next sync tells it.
+            let _ = self.sync(container);
         }
         lock(&self.open).retain(|_, open| open.is_needed());
     }
@@ -481,6 +479,10 @@ impl Containers for ContainerFiles {
     }
 
     fn sync(&self, container: Container) -> io::Result<()> {
+        let Some(sync) = lock(&self.open).get(&container).map(|open| Arc::clone(&open.sync)) else {
+            return Ok(());
+        };
+        let _one_at_a_time = lock(&sync);
         let (file, changes, is_new) = match lock(&self.open).get(&container) {
             Some(open) if open.has_failed => return Err(io::Error::from_raw_os_error(libc::EIO)),
             Some(open) if open.is_needed() => (Arc::clone(&open.file), open.changes, open.is_new),
@@ -491,7 +493,9 @@ impl Containers for ContainerFiles {
             true => File::open(folder(&self.directory(container.tier)?.path, container.number))?.sync_all(),
             false => Ok(()),
         });
-        if let Some(open) = lock(&self.open).get_mut(&container) {
+        // Not if another one has taken its place.
+        if let Some(open) = lock(&self.open).get_mut(&container).filter(|open| Arc::ptr_eq(&open.file, &file))
+        {
             open.is_new = false;
             open.note_sync(changes, synced.is_err());
         }

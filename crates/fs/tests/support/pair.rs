@@ -71,11 +71,11 @@ pub fn open<M: Memory>(
     durability: Durability,
     containers: Option<&SimulatedContainers>,
 ) -> weir_fs::error::Result<FileSystem<M>> {
-    let containers: Arc<dyn Containers> = match containers {
-        Some(containers) => Arc::new(containers.clone()),
-        None => Arc::new(NoContainers),
-    };
-    FileSystem::open_with(memory, durability, |_, _| Ok(containers))
+    let port = containers.cloned().map(|port| Arc::new(port) as Arc<dyn Containers>);
+    let port = port.unwrap_or_else(|| Arc::new(NoContainers));
+    let mut fs = FileSystem::open_with(memory, durability, |_, _| Ok(port))?;
+    fs.defer_removals();
+    Ok(fs)
 }
 
 /// The first page of a small file's data, and the number of pages.
@@ -125,9 +125,7 @@ impl<M: Memory> Pair<M> {
     /// Returns how the results differ.
     pub fn run(&mut self, operation: &Operation) -> Result<bool, String> {
         self.now += 1;
-        if let Some(containers) = &self.containers {
-            containers.set_now(time(self.now));
-        }
+        self.containers.iter().for_each(|containers| containers.set_now(time(self.now)));
         let found = self.run_on_fs(operation);
         let mut model = self.model.clone();
         let expected = self.run_on_model(&mut model, operation, found.as_ref().copied().unwrap_or(0));
@@ -146,6 +144,7 @@ impl<M: Memory> Pair<M> {
         self.states.push(State::of(&self.model));
         self.note_behind();
         self.is_synced = matches!(operation, Operation::Sync) && found.is_ok();
+        super::tiers::remove_unneeded_if(self.is_synced || self.now % 4 == 0, self.fs());
         if matches!(operation, Operation::Sync) && self.containers.is_some() && self.evictions.is_empty() {
             let garbage = unreferenced(self.fs());
             if !garbage.is_empty() {

@@ -78,6 +78,14 @@ pub fn begin<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<Eviction> {
     }
 }
 
+/// Removes containers that nobody needs, as a mount does after a sync, if it is time.
+pub fn remove_unneeded_if<M: Memory>(is_time: bool, fs: &mut FileSystem<M>) {
+    for container in if is_time { fs.take_unneeded() } else { Vec::new() } {
+        // Its tier may be gone, or removed.
+        let _ = fs.containers().remove(container);
+    }
+}
+
 /// Writes bytes to a file as a mount does: to a container beside other operations, of which there are none.
 pub fn write<M: Memory>(
     fs: &mut FileSystem<M>,

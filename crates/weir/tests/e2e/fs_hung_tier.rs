@@ -18,6 +18,7 @@ const SCRIPT: &str = r#"
     for n in 1 2 3 4 5 6; do
         head -c 1M /dev/urandom >files/old$n
         "$WEIR" fs evict files/old$n >/dev/null
+        ! command -v setfattr >/dev/null || setfattr -n user.name -v value files/old$n
         head -c 1M /dev/urandom >new$n
     done
     fsfreeze -f device

@@ -59,3 +59,25 @@ fn reads_of_containers_hold_up_no_changes() {
         assert_eq!(may_change, expected, "{ino:?}");
     }
 }
+
+/// Attributes other than capabilities are no reason to hold up others.
+#[test]
+fn only_privileges_are_looked_after_before_a_write() {
+    let (handler, _, ino, _) = handler();
+    let set = |name: &[u8]| {
+        handler
+            .shared
+            .write()
+            .set_attribute(ino, name, b"value", SetAttribute::Always, now())
+            .expect("space");
+    };
+    let has =
+        |also_permissions| has_privileges(&handler.shared.read(), ino, also_permissions).expect("it exists");
+    set(b"user.name");
+    assert!(!has(true));
+    let change = Change { permissions: Some(0o4755), ..Change::default() };
+    handler.shared.write().set_attributes(ino, &change, now()).expect("space");
+    assert!(has(true) && !has(false));
+    set(CAPABILITY);
+    assert!(has(false));
+}

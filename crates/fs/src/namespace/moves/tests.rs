@@ -153,6 +153,22 @@ fn a_file_whose_tier_is_full_returns_to_the_region() {
     assert_eq!(numbers(&containers), 0);
 }
 
+/// Whoever removes what nobody needs must not remove what a later operation has created.
+#[test]
+fn a_failed_move_leaves_nothing_to_remove() {
+    let (mut fs, containers) = crate::testing::file_system(&[Class::Flash]);
+    fs.defer_removals();
+    containers.limit(FLASH, 10_000);
+    let files = [("large", 20_000), ("small", 5000)].map(|(name, bytes)| file(&mut fs, name, bytes));
+    assert!(matches!(fs.evict_now(files[0]), Err(Error::NoTier)));
+    fs.evict_now(files[1]).expect("the tier has space");
+    fs.sync().expect("no failure");
+    for container in fs.take_unneeded() {
+        fs.containers().remove(container).expect("it is there");
+    }
+    assert_eq!(read(&fs, files[1]).expect("it is there"), contents(files[1], 5000));
+}
+
 /// Containers that somebody is about to remove have the space.
 #[test]
 fn a_write_that_needs_the_space_of_removed_files_removes_them() {
