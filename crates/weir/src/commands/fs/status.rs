@@ -129,8 +129,8 @@ pub(super) fn human(status: &Status, width: Width) -> String {
         );
     }
     if status.mount.as_ref().is_some_and(|mount| mount.failed) {
-        text += "\nFAILED: a flush of the region, or of a tier, failed; nothing can be changed any more, and the \
-                 last changes may be lost. Unmount it, see the kernel's log (dmesg), and check it\n";
+        text += "\nFAILED: a flush of the region, or of a tier, failed; nothing can be changed any more, and \
+                 the last changes may be lost. Unmount it, see the kernel's log (dmesg), and check it\n";
     }
     text
 }
