@@ -22,5 +22,5 @@ pub mod watermarks;
 
 pub use block_table::BlockTable;
 pub use ewma::{Ewma, MovingDeviation};
-pub use lru::{ExtentNumbers, Lru, Numbers};
+pub use lru::Lru;
 pub use watermarks::Watermarks;

@@ -1,9 +1,5 @@
 //! A bounded table of recently used keys.
 
-mod extent_numbers;
-
-pub use extent_numbers::ExtentNumbers;
-
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 use weir_model::Bytes;
@@ -17,61 +13,12 @@ struct Links {
     older: u32,
 }
 
-/// Numbers by key.
-pub trait Numbers<K>: Default {
-    /// The memory of a key in bytes: its share of the table when that is fullest, and when it has just grown.
-    const KEY_BYTES: (usize, usize);
-
-    /// Returns the number of a key.
-    fn get(&self, key: &K) -> Option<u32>;
-
-    /// Sets the number of a key.
-    fn insert(&mut self, key: K, number: u32);
-
-    /// Removes a key. Returns its number.
-    fn remove(&mut self, key: &K) -> Option<u32>;
-
-    /// Returns how many keys there are.
-    fn count(&self) -> usize;
-
-    /// Returns the memory it has taken.
-    fn memory(&self) -> usize;
-}
-
-impl<K: Copy + Eq + Hash> Numbers<K> for FxHashMap<K, u32> {
-    const KEY_BYTES: (usize, usize) = {
-        let entry = size_of::<(K, u32)>() + 1;
-        (8 * entry / 7, 16 * entry / 7)
-    };
-
-    #[inline]
-    fn get(&self, key: &K) -> Option<u32> {
-        Self::get(self, key).copied()
-    }
-
-    fn insert(&mut self, key: K, number: u32) {
-        Self::insert(self, key, number);
-    }
-
-    fn remove(&mut self, key: &K) -> Option<u32> {
-        Self::remove(self, key)
-    }
-
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn memory(&self) -> usize {
-        self.capacity() * <Self as Numbers<K>>::KEY_BYTES.0
-    }
-}
-
 /// Keys with values in the order of their last use; beyond a bound the least recently used one is forgotten.
 /// Cost: a look-up of the key's number, and a few loads to reorder.
 #[derive(Clone, Debug)]
-pub struct Lru<K, V, N = FxHashMap<K, u32>> {
+pub struct Lru<K, V> {
     capacity: usize,
-    index: N,
+    index: FxHashMap<K, u32>,
     /// By number. Links are apart, because reordering needs nothing else: more of them fit a cache.
     items: Vec<(K, V)>,
     links: Vec<Links>,
@@ -82,13 +29,13 @@ pub struct Lru<K, V, N = FxHashMap<K, u32>> {
     oldest: u32,
 }
 
-impl<K: Copy + Eq, V: Copy, N: Numbers<K>> Lru<K, V, N> {
+impl<K: Copy + Eq + Hash, V: Copy> Lru<K, V> {
     /// Creates a table of at most `most` keys, at least one.
     pub fn new(capacity: usize) -> Self {
         let most = capacity.clamp(1, NONE as usize);
         Self {
             capacity: most,
-            index: N::default(),
+            index: FxHashMap::default(),
             items: Vec::new(),
             links: Vec::new(),
             free: Vec::new(),
@@ -99,22 +46,28 @@ impl<K: Copy + Eq, V: Copy, N: Numbers<K>> Lru<K, V, N> {
     }
 
     const ITEM_BYTES: usize = size_of::<(K, V)>() + size_of::<Links>();
+    /// An entry of the hash table.
+    const INDEX_BYTES: usize = size_of::<(K, u32)>() + 1;
 
     /// The memory of an entry in bytes, including its share of the hash table when that is fullest.
-    pub const ENTRY_BYTES: usize = Self::ITEM_BYTES + N::KEY_BYTES.0;
+    pub const ENTRY_BYTES: usize = Self::ITEM_BYTES + 8 * Self::INDEX_BYTES / 7;
 
     /// The memory of an entry in bytes just after the hash table has doubled.
-    pub const ENTRY_BYTES_MAX: usize = Self::ITEM_BYTES + N::KEY_BYTES.1;
+    pub const ENTRY_BYTES_MAX: usize = Self::ITEM_BYTES + 16 * Self::INDEX_BYTES / 7;
 
     /// Returns the memory it has taken.
     pub fn memory(&self) -> Bytes {
         let items = self.items.capacity() * size_of::<(K, V)>() + self.links.capacity() * size_of::<Links>();
-        Bytes((items + self.free.capacity() * size_of::<u32>() + self.index.memory()) as u64)
+        Bytes(
+            (items
+                + self.free.capacity() * size_of::<u32>()
+                + self.index.capacity() * (8 * Self::INDEX_BYTES / 7)) as u64,
+        )
     }
 
     /// Returns the number of keys.
     pub fn len(&self) -> usize {
-        self.index.count()
+        self.index.len()
     }
 
     /// Whether there are none.
@@ -140,7 +93,7 @@ impl<K: Copy + Eq, V: Copy, N: Numbers<K>> Lru<K, V, N> {
     /// Returns the number of a key.
     #[inline]
     fn find(&self, key: &K) -> Option<u32> {
-        if self.newest_key == Some(*key) { Some(self.newest) } else { self.index.get(key) }
+        if self.newest_key == Some(*key) { Some(self.newest) } else { self.index.get(key).copied() }
     }
 
     /// Returns the value of a key, and makes it the most recently used.
@@ -155,7 +108,7 @@ impl<K: Copy + Eq, V: Copy, N: Numbers<K>> Lru<K, V, N> {
     /// Makes a key the most recently used, if it is in the table.
     #[inline(never)]
     fn make_newest(&mut self, key: &K) -> bool {
-        let Some(at) = self.index.get(key) else { return false };
+        let Some(at) = self.index.get(key).copied() else { return false };
         self.unlink(at);
         self.link_newest(at, *key);
         true
@@ -266,13 +219,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use proptest::test_runner::TestCaseError;
-    use weir_model::{ExtentIndex, ExtentKey, VolumeId};
 
     /// Compares a step with a naive twin: a vector, the most recently used first.
-    fn step<K: Copy + Eq + std::fmt::Debug, N: Numbers<K>>(
-        lru: &mut Lru<K, u32, N>,
-        twin: &mut Vec<(K, u32)>,
-        (most, what, key, value): (usize, u8, K, u32),
+    fn step(
+        lru: &mut Lru<u8, u32>,
+        twin: &mut Vec<(u8, u32)>,
+        (most, what, key, value): (usize, u8, u8, u32),
     ) -> Result<(), TestCaseError> {
         let at = twin.iter().position(|(k, _)| *k == key);
         match what {
@@ -296,7 +248,7 @@ mod tests {
             _ => prop_assert_eq!(lru.pop_oldest(), twin.pop()),
         }
         prop_assert_eq!(lru.newest_mut().copied(), twin.first().map(|(_, v)| *v));
-        let value = |key: K| twin.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
+        let value = |key: u8| twin.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
         prop_assert_eq!(lru.get(&key).copied(), value(key));
         let all: Vec<_> = lru.iter().map(|(k, v)| (k, *v)).collect();
         prop_assert_eq!(&all, &*twin);
@@ -313,23 +265,6 @@ mod tests {
             for (value, (what, key)) in (0..).zip(steps) {
                 step(&mut lru, &mut twin, (most, what, key, value))?;
             }
-        }
-
-        /// Extents of two volumes, some of them neighbours.
-        #[test]
-        fn extents_match_vector_model(
-            most in 1usize..9,
-            steps in prop::collection::vec((0u8..5, 0u32..2, 0u64..3, 0u64..6), 0..120),
-        ) {
-            let (mut lru, mut twin): (Lru<ExtentKey, u32, ExtentNumbers>, _) = (Lru::new(most), Vec::new());
-            for (value, (what, volume, group, within)) in (0..).zip(steps) {
-                let index = ExtentIndex(16 * group * group + 3 * within);
-                let key = ExtentKey { volume: VolumeId(volume), index };
-                step(&mut lru, &mut twin, (most, what, key, value))?;
-            }
-            while lru.pop_oldest().is_some() {}
-            prop_assert_eq!(lru.index.count(), 0);
-            prop_assert!(lru.index.is_unused(), "no group is left");
         }
     }
 

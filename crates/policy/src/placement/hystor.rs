@@ -32,6 +32,7 @@ mod areas;
 mod copies;
 mod explain;
 mod plan;
+mod recency;
 mod resident_list;
 
 use super::allocation::{fastest, is_metadata};

@@ -2,8 +2,8 @@
 //! dirty blocks. The counts are from the last look; the map is authoritative, and is consulted before every
 //! action.
 
+use super::recency::{Area, Recency, Run};
 use crate::placement::{PlaceView, Places};
-use crate::{ExtentNumbers, Lru};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{ExtentKey, PlaceId};
 
@@ -36,14 +36,10 @@ impl Extent {
     }
 }
 
-/// Extents with their counts, those used last first.
-type ExtentList = Lru<ExtentKey, Extent, ExtentNumbers>;
-
 /// The areas.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Areas {
-    residents: ExtentList,
-    buffered: ExtentList,
+    extents: Recency,
     resident_blocks: u64,
     buffered_blocks: u64,
     dirty: u64,
@@ -58,22 +54,6 @@ pub(super) struct Areas {
 const RETRY_ROUNDS: u8 = 20;
 /// The number of extents examined for a clean one.
 const CLEAN_SCAN_MAX: usize = 256;
-
-impl Default for Areas {
-    fn default() -> Self {
-        let unbounded = || Lru::new(usize::MAX);
-        Self {
-            residents: unbounded(),
-            buffered: unbounded(),
-            resident_blocks: 0,
-            buffered_blocks: 0,
-            dirty: 0,
-            dirty_order: BTreeSet::new(),
-            scrub_position: ExtentKey::default(),
-            requested: BTreeMap::new(),
-        }
-    }
-}
 
 impl Areas {
     pub(super) fn resident_blocks(&self) -> u64 {
@@ -95,28 +75,37 @@ impl Areas {
     }
 
     pub(super) fn contains(&self, key: ExtentKey) -> bool {
-        self.is_resident(key) || self.buffered.get(&key).is_some()
+        self.extents.get(key).is_some()
     }
 
     pub(super) fn is_resident(&self, key: ExtentKey) -> bool {
-        self.residents.get(&key).is_some()
+        self.in_area(Area::Remap, key).is_some()
+    }
+
+    /// Returns the counts of an extent that is in this area.
+    fn in_area(&self, area: Area, key: ExtentKey) -> Option<Extent> {
+        self.extents.get(key).filter(|(of, _)| *of == area).map(|(_, extent)| extent)
     }
 
     /// Notes a use: the extent goes to the top of its list.
     pub(super) fn touch(&mut self, key: ExtentKey) {
-        if self.residents.touch(key).is_none() {
-            self.buffered.touch(key);
-        }
+        self.extents.touch(key);
+    }
+
+    /// Returns up to 64 consecutive extents, to note uses of them.
+    pub(super) fn run(&mut self, first: ExtentKey, count: u64) -> Run<'_> {
+        self.extents.run(first, count)
     }
 
     /// Removes the extent from both areas.
     pub(super) fn forget(&mut self, key: ExtentKey) {
-        if let Some(old) = self.residents.remove(&key) {
-            self.resident_blocks -= u64::from(old.blocks);
-        }
-        if let Some(old) = self.buffered.remove(&key) {
-            self.buffered_blocks -= u64::from(old.blocks);
-            self.dirty -= u64::from(old.dirty);
+        match self.extents.remove(key) {
+            Some((Area::Remap, old)) => self.resident_blocks -= u64::from(old.blocks),
+            Some((Area::WriteBack, old)) => {
+                self.buffered_blocks -= u64::from(old.blocks);
+                self.dirty -= u64::from(old.dirty);
+            }
+            None => {}
         }
         self.dirty_order.remove(&key);
         self.requested.remove(&key);
@@ -124,19 +113,17 @@ impl Areas {
 
     /// Puts the extent in the remap area.
     pub(super) fn add_resident(&mut self, key: ExtentKey, extent: Extent) {
-        if let Some(known) = self.residents.touch(key) {
-            self.resident_blocks = self.resident_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
-            *known = extent;
-            return;
+        match self.in_area(Area::Remap, key) {
+            Some(known) => self.resident_blocks -= u64::from(known.blocks),
+            None => self.forget(key),
         }
-        self.forget(key);
-        self.residents.insert(key, extent);
+        self.extents.insert(Area::Remap, key, extent);
         self.resident_blocks += u64::from(extent.blocks);
     }
 
     /// Notes that a block of a resident extent leaves.
     pub(super) fn remove_resident_block(&mut self, key: ExtentKey) {
-        if let Some(known) = self.residents.get_mut(&key).filter(|known| known.blocks > 0) {
+        if let Some(known) = self.extents.get_mut(Area::Remap, key).filter(|known| known.blocks > 0) {
             known.blocks -= 1;
             self.resident_blocks -= 1;
         }
@@ -144,16 +131,16 @@ impl Areas {
 
     /// Puts the extent in the write-back area.
     pub(super) fn add_buffered(&mut self, key: ExtentKey, extent: Extent) {
-        if let Some(known) = self.buffered.touch(key).filter(|known| known.dirty > 0 && extent.dirty > 0) {
+        let known = self.in_area(Area::WriteBack, key);
+        if let Some(known) = known.filter(|known| known.dirty > 0 && extent.dirty > 0) {
             // The extent keeps its position among the dirty ones, and its scrub request.
             self.buffered_blocks = self.buffered_blocks + u64::from(extent.blocks) - u64::from(known.blocks);
             self.dirty = self.dirty + u64::from(extent.dirty) - u64::from(known.dirty);
-            *known = extent;
-            return;
+            return self.extents.insert(Area::WriteBack, key, extent);
         }
         let asked = self.requested.get(&key).copied();
         self.forget(key);
-        self.buffered.insert(key, extent);
+        self.extents.insert(Area::WriteBack, key, extent);
         self.buffered_blocks += u64::from(extent.blocks);
         self.dirty += u64::from(extent.dirty);
         if extent.dirty > 0 {
@@ -166,7 +153,7 @@ impl Areas {
 
     /// Updates the counts of a buffered extent from the map; its position in the list stays.
     pub(super) fn update(&mut self, key: ExtentKey, extent: Extent) {
-        let Some(known) = self.buffered.get_mut(&key) else { return };
+        let Some(known) = self.extents.get_mut(Area::WriteBack, key) else { return };
         let old = std::mem::replace(known, extent);
         self.buffered_blocks = self.buffered_blocks + u64::from(extent.blocks) - u64::from(old.blocks);
         self.dirty = self.dirty + u64::from(extent.dirty) - u64::from(old.dirty);
@@ -181,13 +168,14 @@ impl Areas {
     }
 
     /// Returns the bottom of the resident list.
-    pub(super) fn oldest_resident(&self) -> Option<ExtentKey> {
-        self.residents.iter_oldest().next().map(|(key, _)| key)
+    pub(super) fn oldest_resident(&mut self) -> Option<ExtentKey> {
+        self.extents.iter_oldest(Area::Remap).next().map(|(key, _)| key)
     }
 
     /// Returns the least recently used clean extent of the write-back area, if it is among the oldest.
-    pub(super) fn oldest_clean(&self) -> Option<ExtentKey> {
-        self.buffered.iter_oldest().take(CLEAN_SCAN_MAX).find(|(_, e)| e.dirty == 0).map(|(key, _)| key)
+    pub(super) fn oldest_clean(&mut self) -> Option<ExtentKey> {
+        let mut oldest = self.extents.iter_oldest(Area::WriteBack).take(CLEAN_SCAN_MAX);
+        oldest.find(|(_, e)| e.dirty == 0).map(|(key, _)| key)
     }
 
     /// Updates the extents requested to be scrubbed from the map.
@@ -203,7 +191,7 @@ impl Areas {
 
     /// Returns the dirty blocks without those of extents requested to be scrubbed.
     pub(super) fn dirty_unrequested(&self) -> u64 {
-        let asked = self.requested.keys().filter_map(|key| self.buffered.get(key));
+        let asked = self.requested.keys().filter_map(|key| self.in_area(Area::WriteBack, *key));
         self.dirty.saturating_sub(asked.map(|e| u64::from(e.dirty)).sum())
     }
 

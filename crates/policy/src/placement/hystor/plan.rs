@@ -115,9 +115,10 @@ impl Hystor {
             };
             let (have_resident, have_new) = (extents.have_resident(), extents.have_new());
             let missing = have_resident & !context.map.have_place(key_of(0), have_resident, fine(fast));
+            let mut run = areas.run(key_of(0), (BTES >> shift) as u64);
             for nth in extents.order() {
                 let key = key_of(nth);
-                areas.touch(key);
+                run.touch(nth);
                 if let Some(list) = resident_blocks {
                     let of_extent = found.blocks().filter(|block| block >> shift == u16::from(nth));
                     of_extent.for_each(|block| _ = list.touch(found.address(block)));
