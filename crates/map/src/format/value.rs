@@ -44,7 +44,7 @@ impl Chunk {
 }
 
 /// The location of a place's bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Location {
     /// One device extent: block *i* of the volume's extent is block *i* of it.
     Whole(Whole),
@@ -56,6 +56,23 @@ pub enum Location {
         slots: Vec<Slot>,
     },
 }
+
+impl Clone for Location {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Whole(whole) => Self::Whole(*whole),
+            Self::Fine { device, slots } => {
+                // A record is cloned to be changed, often to get a few more slots.
+                let mut cloned = Vec::with_capacity((slots.len() + 1).next_multiple_of(SPARE_SLOTS));
+                cloned.extend_from_slice(slots);
+                Self::Fine { device: *device, slots: cloned }
+            }
+        }
+    }
+}
+
+/// The most slots that a cloned location has capacity for beyond its own.
+const SPARE_SLOTS: usize = 8;
 
 impl Location {
     /// Returns the id of the place among an extent's places.
@@ -246,6 +263,20 @@ impl Record {
         let references = if self.references == 1 { 0 } else { 4 };
         let intent = if self.intent.is_some() { bitmap } else { 0 };
         2 + references + self.places.iter().map(place).sum::<usize>() + intent
+    }
+
+    /// Loads the memory of the record, so that [`Self::encode`] finds it in the cache. The result is
+    /// meaningless.
+    pub(crate) fn fetch(&self) -> u32 {
+        let slots = |place: &Place| match &place.at {
+            Location::Whole(whole) => whole.extent.0,
+            Location::Fine { slots, .. } => {
+                let parts =
+                    (0..4).map(|part| slots.get(slots.len() * part / 4).map_or(0, |slot| slot.extent.0));
+                parts.chain(slots.last().map(|slot| slot.extent.0)).fold(0, |all, one| all ^ one)
+            }
+        };
+        self.places.iter().map(slots).fold(self.references, |all, one| all ^ one)
     }
 
     /// Appends the record as in `docs/reference/format.md` (record pages), from the flags on.

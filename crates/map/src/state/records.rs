@@ -29,6 +29,9 @@ struct Packed {
 
 const _: () = assert!(size_of::<Packed>() <= 40, "references: at most 64 bytes a record of two places");
 
+/// The number of records of a group that are fetched from memory together.
+const FETCHED: usize = 32;
+
 /// The counters beside a shared record.
 const ARC_BYTES: usize = 2 * size_of::<usize>();
 const UNUSED: u8 = 0xff;
@@ -323,6 +326,12 @@ impl Records {
         let Some(Some(group)) = self.groups.get(number) else { return Vec::new() };
         let mut out = Vec::with_capacity(self.encoded_len(number));
         for (i, packed) in group.iter().enumerate() {
+            if i % FETCHED == 0 {
+                // Records are scattered over memory. Their loads do not wait for each other here, but would
+                // in their encoding.
+                let decoded = group[i..].iter().take(FETCHED).filter_map(|packed| packed.decoded.as_deref());
+                std::hint::black_box(decoded.map(Record::fetch).fold(0, |all, one| all ^ one));
+            }
             if let Some(record) = packed.unpack() {
                 out.push(i as u8);
                 let length_at = out.len();

@@ -124,3 +124,16 @@ fn clearing_fine_place_releases_its_slots() {
     let Location::Fine { slots, .. } = &record.places[0].at else { panic!("still fine") };
     assert_eq!(slots[..], [slot(2), slot(5)]);
 }
+
+#[test]
+fn clone_has_capacity_for_more_slots() {
+    for count in 0..40u16 {
+        let slots = (0..count).map(|block| Slot { extent: DeviceExtent(7), block }).collect();
+        let location = Location::Fine { device: DeviceId(1), slots };
+        let cloned = location.clone();
+        assert_eq!(cloned, location);
+        let Location::Fine { slots, .. } = cloned else { unreachable!("a fine location") };
+        let spare = slots.capacity() - slots.len();
+        assert!((1..=SPARE_SLOTS).contains(&spare), "{spare} beyond {count}");
+    }
+}
