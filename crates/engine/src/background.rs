@@ -35,7 +35,9 @@ macro_rules! background {
             type On = Engine;
 
             fn due(engine: &Engine) -> Option<Nanos> {
-                [$(engine.background.$name.due(&engine.data)),*].into_iter().flatten().min()
+                let mut first = None;
+                $(first = crate::task::earlier(first, engine.background.$name.due(&engine.data));)*
+                first
             }
 
             fn run<M: Memory>(engine: &mut Engine, memory: &mut M) {

@@ -68,6 +68,15 @@ impl Layer for Base {
     }
 }
 
+/// Returns the earlier of two times, if there is one.
+#[inline]
+pub(crate) fn earlier(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// Generates the methods that run and query all tasks of a list. The calls are static: none is indirect, and
 /// a task without a step of some kind costs nothing.
 macro_rules! tasks {
@@ -88,8 +97,12 @@ macro_rules! tasks {
 
             /// Returns the time at which the first task is due.
             fn tasks_due(&self) -> Option<::weir_model::Nanos> {
-                let due = [$(<$task as $crate::task::Task>::due($crate::task::Layer::of(self))),*];
-                due.into_iter().flatten().min()
+                let mut first = None;
+                $(
+                    let due = <$task as $crate::task::Task>::due($crate::task::Layer::of(self));
+                    first = $crate::task::earlier(first, due);
+                )*
+                first
             }
 
             /// Whether every task lets a stop end.
@@ -100,3 +113,16 @@ macro_rules! tasks {
     };
 }
 pub(crate) use tasks;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_ignores_what_is_never_due() {
+        let times = [None, Some(Nanos(1)), Some(Nanos(2))];
+        for (one, other) in times.into_iter().flat_map(|one| times.map(|other| (one, other))) {
+            assert_eq!(earlier(one, other), [one, other].into_iter().flatten().min());
+        }
+    }
+}

@@ -233,8 +233,13 @@ impl<'p> PlaceRun<'p> {
 
     /// Returns the time when `part` of `of` parts of the plan's duration have passed.
     fn due(&self, part: u64, of: u64) -> Nanos {
-        let time = (u128::from(self.plan.duration.0) * u128::from(part)).div_ceil(u128::from(of.max(1)));
-        self.start + Nanos(time as u64)
+        let (duration, of) = (self.plan.duration.0, of.max(1));
+        // Wide divisions are slow, and this is asked for several times at each event.
+        let time = match duration.checked_mul(part) {
+            Some(product) => product.div_ceil(of),
+            None => (u128::from(duration) * u128::from(part)).div_ceil(u128::from(of)) as u64,
+        };
+        self.start + Nanos(time)
     }
 
     /// Reports whether `part` of `of` parts of the plan are done.
