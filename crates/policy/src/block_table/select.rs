@@ -79,27 +79,40 @@ impl CostOrder {
             return;
         }
         let mut changed: BlockBits = [0; BTES / 64];
-        let blocks = || changes.iter().flat_map(|change| change.first..change.first + change.count);
-        blocks().for_each(|block| changed[usize::from(block) / 64] |= 1 << (block % 64));
-        let mut kept = 0;
-        for at in 0..self.candidates.len() {
-            let candidate = self.candidates[at];
-            let block = candidate.offset();
-            self.candidates[kept] = candidate;
-            kept += usize::from(changed[usize::from(block) / 64] >> (block % 64) & 1 == 0);
-        }
-        self.candidates.truncate(kept);
+        let blocks = changes.iter().flat_map(|change| change.first..change.first + change.count);
+        blocks.for_each(|block| changed[usize::from(block) / 64] |= 1 << (block % 64));
         for (word, bits) in changed.iter_mut().enumerate() {
             while *bits != 0 {
                 let block = word as u32 * 64 + bits.trailing_zeros();
                 *bits &= *bits - 1;
-                let candidate = Candidate::new(block, page[block as usize].counter);
-                if candidate < self.bound {
-                    let at = self.candidates.partition_point(|other| *other < candidate);
-                    self.candidates.insert(at, candidate);
-                }
+                self.move_up(Candidate::new(block, page[block as usize].counter));
             }
         }
+    }
+
+    /// Puts a block that costs no less than before where it belongs now.
+    fn move_up(&mut self, candidate: Candidate) {
+        if candidate >= self.bound {
+            return;
+        }
+        let to = self.candidates.partition_point(|other| *other < candidate);
+        match self.position_from(to, candidate.offset()) {
+            Some(from) => {
+                self.candidates.copy_within(to..from, to + 1);
+                self.candidates[to] = candidate;
+            }
+            None => self.candidates.insert(to, candidate),
+        }
+    }
+
+    /// Returns the position of a block in the order, at `start` or behind it.
+    fn position_from(&self, start: usize, block: u16) -> Option<usize> {
+        // Several at a time, without branches in between.
+        let is_block = |candidate: &Candidate| candidate.offset() == block;
+        let has_block = |part: &[Candidate]| part.iter().fold(false, |any, one| any | is_block(one));
+        let mut parts = self.candidates[start..].chunks(SEARCHED).enumerate();
+        let (nth, part) = parts.find(|(_, part)| has_block(part))?;
+        Some(start + nth * SEARCHED + part.iter().position(is_block)?)
     }
 
     /// Finds the most costly blocks of the page, at least `wanted` of them if there are as many.
@@ -136,6 +149,8 @@ impl CostOrder {
     }
 }
 
+/// The number of blocks in an order that are searched at a time.
+const SEARCHED: usize = 16;
 /// The accessed blocks of a page beyond which finding the costly ones anew costs less than moving them.
 const CHANGES_MAX: usize = 64;
 /// The changes noted per page, in the mean.
