@@ -278,7 +278,11 @@ impl Storage {
                 Side::Live => &mut page.live,
                 Side::Durable => &mut page.durable,
             };
-            Rc::make_mut(target)[within..within + part.len()].copy_from_slice(&bytes[part]);
+            match <&[u8; PAGE]>::try_from(&bytes[part.clone()]) {
+                // A shared page is not copied first, to be overwritten.
+                Ok(whole) if Rc::get_mut(target).is_none() => *target = Rc::new(*whole),
+                _ => Rc::make_mut(target)[within..within + part.len()].copy_from_slice(&bytes[part]),
+            }
         }
     }
 
