@@ -219,14 +219,11 @@ impl<M: Memory> Handler<M> {
         bytes: &[u8],
         ends_privileges: bool,
     ) -> Result<usize> {
-        let (loses_privileges, begun) = {
-            let fs = self.shared.read();
-            let loses_privileges = has_privileges(&fs, ino, ends_privileges)?;
-            (loses_privileges, fs.begin_container_write(ino, offset, bytes.len() as u64)?)
-        };
-        if loses_privileges {
+        // From a write that has begun to its end, nothing may return.
+        if has_privileges(&self.shared.read(), ino, ends_privileges)? {
             self.end_privileges(&mut WriteFor::new(&self.shared, request), ino, ends_privileges)?;
         }
+        let begun = self.shared.read().begin_container_write(ino, offset, bytes.len() as u64)?;
         let written = begun.map(|write| (write.write(bytes), write));
         let mut fs = WriteFor::new(&self.shared, request);
         match written {
@@ -279,9 +276,8 @@ impl<M: Memory> Handler<M> {
         also_permissions: bool,
     ) -> Result<()> {
         let inode = fs.inode(ino)?;
-        let permissions = inode.mode & 0o7777;
-        if also_permissions && permissions != without_privileges(permissions) {
-            let permissions = Some(without_privileges(permissions));
+        if also_permissions && has_set_id(&inode) {
+            let permissions = Some(without_privileges(inode.mode & 0o7777));
             fs.set_attributes(ino, &Change { permissions, ..Change::default() }, now())?;
             self.invalidate_attributes(ino);
         }
@@ -421,11 +417,15 @@ const fn without_privileges(permissions: u32) -> u32 {
     permissions & !(libc::S_ISUID | group)
 }
 
+const fn has_set_id(inode: &Inode) -> bool {
+    let permissions = inode.mode & 0o7777;
+    permissions != without_privileges(permissions)
+}
+
 /// Returns whether a change of a file's contents takes something from it.
 fn has_privileges<M: Memory>(fs: &FileSystem<M>, ino: Ino, also_permissions: bool) -> Result<bool> {
     let inode = fs.inode(ino)?;
-    let permissions = inode.mode & 0o7777;
-    Ok(also_permissions && permissions != without_privileges(permissions)
+    Ok(also_permissions && has_set_id(&inode)
         || inode.attributes.is_some() && fs.attribute(ino, CAPABILITY).is_ok())
 }
 
