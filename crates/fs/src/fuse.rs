@@ -21,7 +21,6 @@ use crate::error::{Error, Result};
 use crate::layout::Time;
 use crate::namespace::{FileSystem, WEAR_GAP};
 use crate::nvm::Memory;
-use crate::tiers::{Container, Containers};
 use fuser::{Config, MountOption, Session, SessionACL};
 use handler::{Handler, Place, TellEnd};
 use opens::Opens;
@@ -35,7 +34,7 @@ use worker_thread::WorkerThread;
 
 /// Chunks from which data moves at a time so that chunks wear alike.
 const LEVELLED_MAX: usize = 32;
-/// Threads that answer requests. Those that wait for a tier which does not answer leave others for the rest.
+/// Threads that answer requests: so many that some can wait for a tier that does not answer.
 const THREADS: usize = 16;
 
 /// A file system that several threads use.
@@ -81,27 +80,23 @@ impl<M: Memory> Shared<M> {
             }
         }
         let synced = self.write().sync();
-        self.remove_unneeded();
+        self.clear_garbage();
         synced
     }
 
-    /// Removes containers that nobody needs, while other operations go on.
-    fn remove_unneeded(&self) {
-        if !self.read().has_unneeded() {
+    /// Removes containers that no file has any more, while other operations go on.
+    fn clear_garbage(&self) {
+        if !self.read().has_garbage() {
             return;
         }
-        let (unneeded, containers) = {
+        let (garbage, containers) = {
             let mut fs = self.write();
-            (fs.take_unneeded(), fs.containers())
+            (fs.take_garbage(), fs.containers())
         };
-        remove(&*containers, unneeded);
-    }
-}
-
-/// Removes containers. Those that stay are garbage, which the next mount removes.
-fn remove(containers: &dyn Containers, unneeded: Vec<Container>) {
-    for container in unneeded {
-        let _ = containers.remove(container);
+        for container in garbage {
+            // The next mount removes those that stay.
+            let _ = containers.remove(container);
+        }
     }
 }
 
@@ -240,7 +235,7 @@ fn wait<M: Memory>(
                 let mut flagged = fs.flagged_containers().into_iter();
                 let written = flagged.try_for_each(|container| containers.sync_written_by_others(container));
                 let synced = written.map_err(Error::Container).and(fs.sync());
-                remove(&*containers, fs.take_unneeded());
+                fs.clear_garbage();
                 // Nothing is acknowledged any more that would not be durable.
                 std::mem::forget(fs);
                 return synced.map(|()| End::InUse).map_err(io::Error::other);
@@ -253,7 +248,7 @@ fn wait<M: Memory>(
                 }
                 fs.forget_all().and_then(|()| fs.end_all_passthrough()).map_err(io::Error::other)?;
                 fs.trim_all().and_then(|()| fs.sync()).map_err(io::Error::other)?;
-                remove(&*fs.containers(), fs.take_unneeded());
+                fs.clear_garbage();
                 return Ok(End::Unmounted);
             }
         }

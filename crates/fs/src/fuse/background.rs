@@ -71,6 +71,8 @@ impl<M: Memory> Worker<M> {
         // A crash leaves headers old, and nothing says which: all are compared.
         self.renamed.push(Ino::ROOT);
         while matches!(self.stopped.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout)) {
+            // Of commits that were no `sync`, too.
+            self.shared.clear_garbage();
             self.evict(0);
             self.promote();
             if self.headers_due <= Instant::now() {
@@ -240,7 +242,7 @@ pub(super) fn finish<M: Memory>(shared: &Shared<M>, eviction: &Eviction, copied:
             Err(error)
         }
     };
-    shared.remove_unneeded();
+    shared.clear_garbage();
     finished
 }
 
@@ -376,6 +378,27 @@ mod tests {
         create(&shared, &begun).expect("the tier takes it");
         assert!(finish(&shared, &begun, Err(Error::Changing)).is_err());
         assert_eq!(list(), 0, "nor is what a move leaves kept until then");
+    }
+
+    /// Commits of operations are no `sync`, and with nothing left to make durable there may be none for long.
+    #[test]
+    fn containers_go_without_a_sync() {
+        let (mut fs, containers) = file_system(&[Class::Flash]);
+        let ino = file(&mut fs, "file", 9000);
+        fs.evict_now(ino).expect("a tier takes it");
+        let shared = Shared::new(fs);
+        shared.sync().expect("no failure");
+        shared.write().unlink(Ino::ROOT, b"file", NOW).expect("it exists");
+        shared.write().sync().expect("a commit");
+        let list = || crate::tiers::Containers::list(&containers, TierNumber(0)).expect("no failure").len();
+        assert_eq!(list(), 1);
+        let thread = start(&shared).expect("it has tiers");
+        let until = Instant::now() + Duration::from_secs(60);
+        while list() > 0 {
+            assert!(Instant::now() < until, "nobody removes it");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop(thread);
     }
 
     /// Holes cost nothing, so anybody could have the server read for hours.

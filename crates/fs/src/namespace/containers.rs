@@ -38,9 +38,9 @@ pub(super) struct Tiers {
     pub(super) writing: Mutex<Writing>,
     /// Not referred to by what is staged: to be removed after the next commit.
     pub(super) obsolete: Vec<Container>,
-    /// Not referred to by anything: to be removed.
-    unneeded: Vec<Container>,
-    /// Whether somebody else removes those, without holding up the file system.
+    /// Those that no file has, by what is durable: to be removed.
+    garbage: Vec<Container>,
+    /// Whether somebody else removes garbage, without holding up the file system.
     defers_removals: bool,
     /// Length of `obsolete` when the operation in progress began.
     mark: usize,
@@ -60,7 +60,7 @@ pub(super) struct Tiers {
     pub(super) blocked: Mutex<BTreeMap<TierNumber, Blocked>>,
 }
 
-/// What tiers and the region have of files.
+/// Counts of files, by where their data is or has to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierContents {
     /// Files and bytes of each tier.
@@ -82,7 +82,7 @@ impl Tiers {
             dirty: FxHashSet::default(),
             writing: Mutex::default(),
             obsolete: Vec::new(),
-            unneeded: Vec::new(),
+            garbage: Vec::new(),
             defers_removals: false,
             mark: 0,
             created: Vec::new(),
@@ -114,20 +114,20 @@ impl Tiers {
     /// Gives up a container that nothing refers to, staged or durable, and whose number is never used again.
     pub(super) fn discard(&mut self, container: Container) {
         self.dirty.remove(&container);
-        self.unneeded.push(container);
+        self.garbage.push(container);
         if !self.defers_removals {
-            self.remove_unneeded();
+            self.clear_garbage();
         }
     }
 
-    /// Removes containers that nothing refers to; returns whether there were any.
-    pub(super) fn remove_unneeded(&mut self) -> bool {
-        let unneeded = std::mem::take(&mut self.unneeded);
-        for container in &unneeded {
+    /// Removes garbage; returns whether there was any.
+    pub(super) fn clear_garbage(&mut self) -> bool {
+        let garbage = std::mem::take(&mut self.garbage);
+        for container in &garbage {
             // If it stays, it is garbage, which the next mount removes.
             let _ = self.port.remove(*container);
         }
-        !unneeded.is_empty()
+        !garbage.is_empty()
     }
 
     /// Notes that a container was written.
@@ -189,21 +189,25 @@ impl<M: Memory> FileSystem<M> {
         self.tiers.dirty.iter().copied().collect()
     }
 
-    /// From now on, containers that nobody needs are removed by whoever
-    /// [takes](Self::take_unneeded) them, and not while an operation goes on.
+    /// From now on, garbage is removed by whoever [takes](Self::take_garbage) it, and not by operations,
+    /// which would hold up others.
     pub const fn defer_removals(&mut self) {
         self.tiers.defers_removals = true;
     }
 
-    /// Takes the containers that nobody needs. Those that are not removed are garbage, which the next mount
-    /// removes.
-    pub fn take_unneeded(&mut self) -> Vec<Container> {
-        std::mem::take(&mut self.tiers.unneeded)
+    /// Takes the containers that no file has any more. The next mount removes those that stay.
+    pub fn take_garbage(&mut self) -> Vec<Container> {
+        std::mem::take(&mut self.tiers.garbage)
     }
 
-    /// Returns whether there are containers that nobody needs.
-    pub const fn has_unneeded(&self) -> bool {
-        !self.tiers.unneeded.is_empty()
+    /// Returns whether there are containers that no file has any more.
+    pub const fn has_garbage(&self) -> bool {
+        !self.tiers.garbage.is_empty()
+    }
+
+    /// Removes the containers that no file has any more.
+    pub fn clear_garbage(&mut self) {
+        self.tiers.clear_garbage();
     }
 
     /// Reads the tier table as it is now.
@@ -443,7 +447,7 @@ impl<M: Memory> FileSystem<M> {
         }
     }
 
-    /// Returns what tiers and the region have of files. Reads all inodes.
+    /// Counts the files of each tier, lost and pinned ones. Reads all inodes.
     pub fn tier_contents(&self) -> TierContents {
         let mut contents =
             TierContents { tiers: vec![(0, 0); self.tiers.table.len()], ..TierContents::default() };

@@ -125,7 +125,7 @@ impl<M: Memory> FileSystem<M> {
                     has_left = true;
                 }
                 Err(Error::Container(error))
-                    if error.kind() == ErrorKind::StorageFull && self.tiers.remove_unneeded() => {}
+                    if error.kind() == ErrorKind::StorageFull && self.tiers.clear_garbage() => {}
                 Err(Error::Container(error))
                     if !has_moved
                         && error.kind() == ErrorKind::StorageFull

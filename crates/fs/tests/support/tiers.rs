@@ -78,14 +78,6 @@ pub fn begin<M: Memory>(fs: &mut FileSystem<M>, ino: Ino) -> Result<Eviction> {
     }
 }
 
-/// Removes containers that nobody needs, as a mount does after a sync, if it is time.
-pub fn remove_unneeded_if<M: Memory>(is_time: bool, fs: &mut FileSystem<M>) {
-    for container in if is_time { fs.take_unneeded() } else { Vec::new() } {
-        // Its tier may be gone, or removed.
-        let _ = fs.containers().remove(container);
-    }
-}
-
 /// Writes bytes to a file as a mount does: to a container beside other operations, of which there are none.
 pub fn write<M: Memory>(
     fs: &mut FileSystem<M>,
@@ -157,10 +149,14 @@ pub fn sweep<M: Memory>(fs: &FileSystem<M>) {
     }
 }
 
-/// Returns the containers that no file has.
-pub fn unreferenced<M: Memory>(fs: &FileSystem<M>) -> Vec<Container> {
+/// Checks that no container is garbage.
+///
+/// # Errors
+/// Returns those that no file has.
+pub fn every_container_has_a_file<M: Memory>(fs: &FileSystem<M>) -> Result<(), String> {
     let scan = scan(fs);
-    containers(fs).into_iter().filter(|container| !scan.has(*container)).collect()
+    let garbage: Vec<_> = containers(fs).into_iter().filter(|container| !scan.has(*container)).collect();
+    if garbage.is_empty() { Ok(()) } else { Err(format!("no file has {garbage:?}")) }
 }
 
 /// Returns how many files are in containers.

@@ -163,7 +163,7 @@ fn a_failed_move_leaves_nothing_to_remove() {
     assert!(matches!(fs.evict_now(files[0]), Err(Error::NoTier)));
     fs.evict_now(files[1]).expect("the tier has space");
     fs.sync().expect("no failure");
-    for container in fs.take_unneeded() {
+    for container in fs.take_garbage() {
         fs.containers().remove(container).expect("it is there");
     }
     assert_eq!(read(&fs, files[1]).expect("it is there"), contents(files[1], 5000));
@@ -178,7 +178,7 @@ fn a_write_that_needs_the_space_of_removed_files_removes_them() {
     files.iter().for_each(|ino| fs.evict_now(*ino).expect("a tier takes it"));
     fs.unlink(Ino::ROOT, b"a", NOW).expect("it exists");
     fs.sync().expect("no failure");
-    assert_eq!((numbers(&containers), fs.has_unneeded()), (2, true));
+    assert_eq!((numbers(&containers), fs.has_garbage()), (2, true));
     containers.limit(FLASH, 20_000);
     assert_eq!(fs.write(files[1], 9000, &[7; 3000], NOW).expect("space"), 3000);
     assert_eq!((tier(&fs, files[1]), numbers(&containers)), (Some(FLASH), 1));
