@@ -113,6 +113,8 @@ pub struct MountOptions {
     pub sync_interval: Duration,
     /// Whether the kernel may read and write containers without the server, where it can.
     pub passthrough: bool,
+    /// The weight of accesses per byte beside recency when files are evicted, in bytes.
+    pub omega: f64,
 }
 
 /// How a mount ended.
@@ -158,6 +160,7 @@ pub fn serve<M: Memory + Send + Sync + 'static>(
     mounted: impl FnOnce(Stop),
 ) -> io::Result<End> {
     let config = config(options, fs.is_read_only());
+    fs.set_omega(options.omega);
     let opens = Opens::new(!fs.tiers().is_empty(), options.passthrough);
     let shared = Shared::new(fs);
     let threads = [background::start(&shared), drain::start(&shared), Some(quotas::start(&shared))];

@@ -29,7 +29,7 @@ pub const BYTES_MAX: usize = 64 << 10;
 const RANGES_MAX: usize = 300;
 
 /// State of a file system.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "weir fs status")]
 pub struct Status {
     /// Path of the region.
@@ -257,7 +257,7 @@ fn tiers<M: Memory>(fs: &FileSystem<M>, contents: &TierContents) -> Vec<TierPart
 }
 
 /// A mounted file system.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mount {
     /// Directory that it is mounted at.
     pub directory: String,
@@ -275,6 +275,8 @@ pub struct Mount {
     pub passthrough_files: u64,
     /// Why it does not, or not for all of them; `null` if it does, or if there are no tiers.
     pub passthrough_problem: Option<String>,
+    /// The weight of accesses per byte beside recency when files leave the region, in bytes.
+    pub omega: f64,
 }
 
 impl Status {

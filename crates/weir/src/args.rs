@@ -122,6 +122,12 @@ pub(crate) fn evictions() -> PossibleValuesParser {
     PossibleValuesParser::new(EvictionPolicy::ALL.iter().map(|policy| policy.name))
 }
 
+/// Parses the weight of accesses per byte beside recency in an eviction by score.
+pub(crate) fn omega(text: &str) -> Result<f64, String> {
+    let omega = text.parse().ok().filter(|omega| (0.0..=1e15).contains(omega));
+    omega.ok_or_else(|| "write a number from 0 to 1e15".into())
+}
+
 /// Parses a duration with its unit.
 ///
 /// # Errors

@@ -94,6 +94,7 @@ impl<M: Memory> Handler<M> {
                 passthrough: self.opens.is_passthrough(),
                 passthrough_files: fs.passthrough_files(),
                 passthrough_problem: self.opens.problem().filter(|_| !fs.tiers().is_empty()),
+                omega: fs.omega(),
             };
             serde_json::to_vec(&Status::of(&fs, &self.place.region, fs.durability(), Some(mount)))
         } else if name == report::EXPLAIN.as_bytes() {

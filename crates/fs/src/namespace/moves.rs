@@ -7,7 +7,7 @@ use crate::layout::inode::{Form, Inode};
 use crate::layout::tier::{Container, TierNumber};
 use crate::layout::{Ino, PAGE_BYTES};
 use crate::nvm::Memory;
-use crate::tiers::{Container as Target, TierState};
+use crate::tiers::{Container as Target, Heat, TierState};
 use std::io;
 use std::ops::Range;
 use weir_model::Bytes;
@@ -102,6 +102,17 @@ impl<M: Memory> FileSystem<M> {
                 return Some((ino, inode.size));
             }
         }
+    }
+
+    /// Sets the weight of accesses per byte beside recency, in bytes, by which files are evicted. Accesses so
+    /// far are forgotten.
+    pub fn set_omega(&self, omega: f64) {
+        *lock(&self.tiers.heat) = Heat::new(omega);
+    }
+
+    /// Returns the weight of accesses per byte beside recency, in bytes, by which files are evicted.
+    pub fn omega(&self) -> f64 {
+        lock(&self.tiers.heat).omega()
     }
 
     /// Notes a file that was in the region when the file system was mounted.

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use weir_model::Bytes;
 use weir_policy::distribution::{DISTRIBUTION, Distribution, DistributionSettings, TierLoad};
+use weir_policy::eviction::OMEGA;
 use weir_policy::eviction::items::{FileKey, Item, ItemEviction, ItemEvictionPolicy, ItemSettings, Part};
 use weir_policy::promotion::{PROMOTION, Promotion};
 
@@ -23,6 +24,7 @@ const WANTED_MAX: usize = 1024;
 /// The history of accesses.
 #[derive(Debug)]
 pub(crate) struct Heat {
+    omega: f64,
     /// Files with data in the region.
     resident: ItemEviction,
     promotion: Box<dyn Promotion>,
@@ -44,18 +46,29 @@ const fn region_bytes(inode: &Inode) -> Bytes {
 
 impl Default for Heat {
     fn default() -> Self {
+        Self::new(OMEGA)
+    }
+}
+
+impl Heat {
+    /// Returns an empty history. `omega` is the weight of accesses per byte beside recency, in bytes.
+    pub(crate) fn new(omega: f64) -> Self {
         let eviction = ItemEvictionPolicy::by_name("trident").expect("a known policy");
         Self {
-            resident: eviction.start(&ItemSettings::default()),
+            omega,
+            resident: eviction.start(&ItemSettings { omega }),
             promotion: PROMOTION[0].start(),
             distribution: DISTRIBUTION[0].start(&DistributionSettings::default()),
             wanted: BTreeSet::new(),
             recent: FxHashMap::default(),
         }
     }
-}
 
-impl Heat {
+    /// Returns the weight of accesses.
+    pub(crate) const fn omega(&self) -> f64 {
+        self.omega
+    }
+
     /// Notes an access to a range of a file. Requests that continue the one before belong to the same access.
     pub(crate) fn accessed(&mut self, ino: Ino, inode: &Inode, range: &Range<u64>) {
         if self.recent.len() >= RECENT_MAX && !self.recent.contains_key(&ino) {

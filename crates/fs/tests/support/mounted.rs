@@ -237,6 +237,7 @@ pub(crate) fn options() -> MountOptions {
         is_trusted: true,
         sync_interval: Duration::from_millis(200),
         passthrough: true,
+        omega: weir_policy::eviction::OMEGA,
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use weir_fs::layout::superblock::checksum;
@@ -66,6 +66,28 @@ impl Region {
         let output = self.pool.weir(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs a script of `sh` in the region's directory, with mounts of its own and the program as `WEIR`.
+    pub(crate) fn run_script(&self, script: &str) -> Output {
+        Command::new("unshare")
+            .args(["--mount", "sh", "-euc", script])
+            .current_dir(self.folder())
+            .env("WEIR", env!("CARGO_BIN_EXE_weir"))
+            .output()
+            .expect("unshare starts")
+    }
+
+    /// Runs a script as [`run_script`](Self::run_script). Returns its code and what it said; `None`, with a
+    /// notice, if it ends with 77: what it needs is not here.
+    pub(crate) fn script(&self, script: &str) -> Option<(Option<i32>, String)> {
+        let output = self.run_script(script);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() == Some(77) {
+            eprintln!("left out: {said}");
+            return None;
+        }
+        Some((output.status.code(), said))
     }
 
     /// Returns a mounted region.

@@ -18,12 +18,7 @@ fn with_helper(region: &Region, script: &str) -> Option<Output> {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weir"), &link).expect("a link");
     let run = |script: &str| {
         let before = format!("mount -t overlay overlay -o lowerdir={}:/usr/sbin /usr/sbin\n", sbin.display());
-        Command::new("unshare")
-            .args(["--mount", "sh", "-euc", &(before + script)])
-            .current_dir(region.folder())
-            .env("WEIR", env!("CARGO_BIN_EXE_weir"))
-            .output()
-            .expect("unshare starts")
+        region.run_script(&(before + script))
     };
     if !can_mount() || !run("true").status.success() {
         eprintln!("left out: mounts of its own need root and overlayfs");
@@ -42,7 +37,8 @@ fn succeeds(output: &Output) {
 fn mount_finds_the_helper() {
     let region = Region::new("32MiB");
     let script = "
-        mount -t weir region files -o sync_interval=100ms
+        mount -t weir region files -o sync_interval=100ms,omega=4096
+        $WEIR fs status files --json | grep -q '\"omega\": 4096'
         grep -q ' files\\| .*/files ' /proc/self/mountinfo
         echo text > files/file
         $WEIR fs status files --json | grep -q '\"read_only\": false'
@@ -252,18 +248,8 @@ fn unmount_says_what_did_not_become_durable() {
         \"$WEIR\" fs unmount files || code=$?
         umount device full
         exit $code";
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-euc", script])
-        .current_dir(region.folder())
-        .env("WEIR", env!("CARGO_BIN_EXE_weir"))
-        .output()
-        .expect("unshare starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(77) {
-        eprintln!("left out: {said}");
-        return;
-    }
-    assert_eq!(output.status.code(), Some(5), "{said}");
+    let Some((code, said)) = region.script(script) else { return };
+    assert_eq!(code, Some(5), "{said}");
     for part in
         ["cannot make the last changes of", "is unmounted; the next mount finds what was durable before"]
     {

@@ -376,3 +376,23 @@ fn files_of_the_region_are_known_after_a_mount_and_a_promotion() {
     fs.promote(files[1]).expect("space");
     assert_eq!(victims(&mut fs), [files[1]]);
 }
+
+/// A file that was accessed often and one that was accessed last: which one leaves is omega's choice.
+#[test]
+fn omega_weighs_accesses() {
+    let first_to_leave = |omega: f64| {
+        let (mut fs, _) = file_system();
+        fs.set_omega(omega);
+        // The clock ticks when something leaves.
+        let others = ["a", "b"].map(|name| file(&mut fs, name, 5000));
+        let tick = |fs: &Fs| lock(&fs.tiers.heat).evict().is_some_and(|ino| others.contains(&ino));
+        assert!(tick(&fs));
+        let often = file(&mut fs, "often", 5000);
+        (0..9).for_each(|_| assert!(fs.read(often, 0, &mut [0; 10]).is_ok()));
+        assert!(tick(&fs));
+        file(&mut fs, "last", 5000);
+        fs.take_victims(1, 1)[0].0 == often
+    };
+    assert!(first_to_leave(0.0), "only recency counts");
+    assert!(!first_to_leave(1e15), "only accesses count");
+}

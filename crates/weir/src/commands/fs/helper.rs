@@ -3,7 +3,7 @@
 
 use super::failures::mount_of;
 use super::mount::{MountArgs, Passthrough, serve_in_background};
-use crate::args::duration;
+use crate::args::{duration, omega};
 use crate::failure::Failure;
 use crate::output;
 use clap::ValueEnum as _;
@@ -116,6 +116,7 @@ fn apply(args: &mut MountArgs, option: &str, is_sloppy: bool) -> Result<(), Fail
         "without" if value.is_empty() => return Err(usage("option without needs the directory of a tier")),
         "without" => args.without.push(PathBuf::from(value)),
         "passthrough" => args.passthrough = passthrough(value)?,
+        "omega" => args.omega = weight(value)?,
         "suid" | "dev" => {
             return Err(Failure::usage(
                 format!("option {name}: device files and set-user-id bits count together"),
@@ -145,17 +146,23 @@ fn passthrough(value: &str) -> Result<Passthrough, Failure> {
     })
 }
 
+fn weight(value: &str) -> Result<f64, Failure> {
+    omega(value).map_err(|help| Failure::usage(format!("option omega={value}: not a weight"), help))
+}
+
 fn usage(message: &str) -> Failure {
     Failure::usage(
         format!("mount.weir: {message}"),
         "mount -t weir REGION DIRECTORY -o \
-         ro,trusted,allow_other,sync_interval=TIME,without=DIR,passthrough=auto, each option if needed",
+         ro,trusted,allow_other,sync_interval=TIME,without=DIR,passthrough=auto,omega=N, each option if \
+         needed",
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_policy::eviction::OMEGA;
 
     fn parsed(line: &str) -> Result<Request, Failure> {
         parse(line.split_whitespace().map(OsString::from))
@@ -174,10 +181,11 @@ mod tests {
         );
         assert_eq!(request.args.sync_interval, Nanos(5_000_000_000));
         let request = parsed("-sfv -t weir r d -o trusted,allow_other,unknown,passthrough=off").expect("it");
-        assert_eq!(request.args.passthrough, Passthrough::Off);
+        assert_eq!((request.args.passthrough, request.args.omega), (Passthrough::Off, OMEGA));
         assert!(request.is_fake && request.args.trusted && request.args.allow_other);
         assert_eq!(request.args.sync_interval, Nanos(1_000_000_000), "as of weir fs mount");
-        let request = parsed("r d -o without=/mnt/ssd,without=/mnt/hdd").expect("it");
+        let request = parsed("r d -o without=/mnt/ssd,without=/mnt/hdd,omega=4096").expect("it");
+        assert_eq!(request.args.omega, 4096.0);
         assert_eq!(request.args.without, [Path::new("/mnt/ssd"), Path::new("/mnt/hdd")]);
         assert!(request.args.is_read_only());
     }
@@ -192,6 +200,7 @@ mod tests {
             ("r d -o sync_interval=x", "sync_interval=x"),
             ("r d -o without=", "without needs the directory"),
             ("r d -o passthrough=on", "passthrough=on"),
+            ("r d -o omega=-1", "omega=-1"),
             ("r d -x", "unknown flag -x"),
         ] {
             let failure = parsed(line).expect_err("a refusal");

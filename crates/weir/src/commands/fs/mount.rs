@@ -4,7 +4,7 @@ use super::failures::{content_failure, dead_mount, is_dead, open_failure};
 use super::region::durability;
 use super::status::ask;
 use super::{tiers, unprivileged};
-use crate::args::{Common, duration};
+use crate::args::{Common, duration, omega};
 use crate::commands::show;
 use crate::failure::{Failure, REPORT_DEFECT, REPORT_KERNEL};
 use crate::output;
@@ -27,6 +27,7 @@ use weir_fs::nvm::Mapped;
 use weir_fs::report::{STATUS, Status};
 use weir_fs::tiers::Tier;
 use weir_model::{ErrorKind, Nanos};
+use weir_policy::eviction::OMEGA;
 
 const DEVICE: &str = "/dev/fuse";
 
@@ -85,6 +86,9 @@ pub struct MountArgs {
     /// Let the kernel read and write files in tiers without the server, where it can: it needs CAP_SYS_ADMIN
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub passthrough: Passthrough,
+    /// Weigh accesses per byte by N beside recency when files leave the region (see weir sim fs --omega)
+    #[arg(long, value_name = "N", value_parser = omega, default_value_t = OMEGA)]
+    pub omega: f64,
     /// Leave out a tier whose directory is lost: its files cannot be read, and nothing is changed (implies
     /// --read-only)
     #[arg(long, value_name = "DIR")]
@@ -111,6 +115,7 @@ impl MountArgs {
             allow_other: false,
             sync_interval: Nanos(1_000_000_000),
             passthrough: Passthrough::Off,
+            omega: OMEGA,
             without: Vec::new(),
             detached: false,
         }
@@ -162,6 +167,7 @@ pub(super) fn serve_in_background(args: &MountArgs) -> Result<MountDocument, Fai
         .args(args.trusted.then_some("--trusted"))
         .args(args.allow_other.then_some("--allow-other"))
         .args(["--passthrough", args.passthrough.name()])
+        .args(["--omega", &args.omega.to_string()])
         .args(["--sync-interval", &format!("{}us", args.sync_interval.0 / 1000), "--"])
         .args([&args.region, &args.directory])
         .stdin(Stdio::null())
@@ -235,6 +241,7 @@ fn serve(args: &MountArgs, common: &Common) -> Result<(), Failure> {
         is_trusted: args.trusted,
         sync_interval: Duration::from_nanos(args.sync_interval.0),
         passthrough: args.passthrough == Passthrough::Auto,
+        omega: args.omega,
     };
     let signals = catch_signals()?;
     abort_on_panic();

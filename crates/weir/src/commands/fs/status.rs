@@ -303,6 +303,7 @@ mod tests {
             passthrough: true,
             passthrough_files: 2,
             passthrough_problem: None,
+            omega: 4096.0,
         });
         let text = human(&status, Width::UNLIMITED);
         for part in ["mounted at /mnt by process 812, read-only", "FAILED", "(passthrough): 2 files"] {

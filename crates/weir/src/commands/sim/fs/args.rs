@@ -1,6 +1,6 @@
 //! Defines the arguments of `weir sim fs`.
 
-use crate::args::{duration, size};
+use crate::args::{duration, omega, size};
 use crate::pool_file;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser as _};
@@ -135,9 +135,4 @@ fn tier(text: &str) -> Result<TierDrive, String> {
 /// Parses a size that need not be whole sectors.
 fn any_size(text: &str) -> Result<Bytes, String> {
     pool_file::size(text).map_err(|allowed| format!("write {allowed}"))
-}
-
-fn omega(text: &str) -> Result<f64, String> {
-    let omega = text.parse().ok().filter(|omega| (0.0..=1e15).contains(omega));
-    omega.ok_or_else(|| "write a number from 0 to 1e15".into())
 }
