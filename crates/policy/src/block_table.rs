@@ -296,12 +296,12 @@ impl BlockTable {
             let bte_quota = *quota * u64::from(entry.counter) / bmd_count;
             bmd_count -= u64::from(entry.counter);
             let number = entry.child as usize;
-            let candidates = selection.select_costliest(number, &self.btes[number], bte_quota);
-            *quota -= candidates.len() as u64;
-            if !candidates.is_empty() {
+            let selected = selection.select_costliest(number, &self.btes[number], bte_quota);
+            *quota -= selected.candidates.len() as u64;
+            if !selected.candidates.is_empty() {
                 let start = BlockAddress { block: start.block + (i * BTES) as u64, ..start };
                 let residents = self.residents.get(number).unwrap_or(&NO_BLOCKS);
-                visit(Candidates { start, candidates, residents })?;
+                visit(Candidates { start, selected, residents })?;
             }
         }
         ControlFlow::Continue(())

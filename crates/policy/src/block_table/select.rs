@@ -1,13 +1,13 @@
 //! The selection of the most costly blocks of a sub-region.
 
-use super::{BTES, BlockAddress, BlockBits, Bte, BtePage};
+use super::{BTES, BlockAddress, BlockBits, Bte, BtePage, NO_BLOCKS};
 
 /// The most costly blocks of a sub-region.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'t> {
     /// The sub-region's first block.
     pub start: BlockAddress,
-    pub(super) candidates: &'t [Candidate],
+    pub(super) selected: Selected<'t>,
     pub(super) residents: &'t BlockBits,
 }
 
@@ -16,7 +16,13 @@ impl<'t> Candidates<'t> {
     /// of equal ones in order.
     #[inline]
     pub fn blocks(&self) -> impl Iterator<Item = u16> + 't {
-        self.candidates.iter().map(|candidate| candidate.offset())
+        self.selected.candidates.iter().map(|candidate| candidate.offset())
+    }
+
+    /// Returns the blocks, one bit each.
+    #[inline]
+    pub const fn bits(&self) -> &'t BlockBits {
+        self.selected.bits
     }
 
     /// Returns the address of a block.
@@ -30,6 +36,13 @@ impl<'t> Candidates<'t> {
     pub const fn residents(&self) -> &'t BlockBits {
         self.residents
     }
+}
+
+/// The blocks selected from a page: in order, and one bit each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selected<'t> {
+    pub(super) candidates: &'t [Candidate],
+    bits: &'t BlockBits,
 }
 
 /// A block by its cost. The more costly one is less; of equal ones the first block. It is the counter's
@@ -62,11 +75,15 @@ struct CostOrder {
     /// Otherwise, a bound below which there were somewhat more blocks than wanted.
     bound: Candidate,
     is_known: bool,
+    /// The candidates selected last: their number, and one bit each.
+    selected: usize,
+    bits: BlockBits,
 }
 
 impl Default for CostOrder {
     fn default() -> Self {
-        Self { candidates: Vec::new(), bound: Candidate::BOUND, is_known: false }
+        let (candidates, bound, is_known) = (Vec::new(), Candidate::BOUND, false);
+        Self { candidates, bound, is_known, selected: 0, bits: NO_BLOCKS }
     }
 }
 
@@ -78,7 +95,7 @@ impl CostOrder {
         if !self.is_known {
             return;
         }
-        let mut changed: BlockBits = [0; BTES / 64];
+        let mut changed = NO_BLOCKS;
         let blocks = changes.iter().flat_map(|change| change.first..change.first + change.count);
         blocks.for_each(|block| changed[usize::from(block) / 64] |= 1 << (block % 64));
         for (word, bits) in changed.iter_mut().enumerate() {
@@ -96,12 +113,17 @@ impl CostOrder {
             return;
         }
         let to = self.candidates.partition_point(|other| *other < candidate);
-        match self.position_from(to, candidate.offset()) {
+        let from = self.position_from(to, candidate.offset());
+        match from {
             Some(from) => {
                 self.candidates.copy_within(to..from, to + 1);
                 self.candidates[to] = candidate;
             }
             None => self.candidates.insert(to, candidate),
+        }
+        if to < self.selected && from.is_none_or(|from| from >= self.selected) {
+            flip(&mut self.bits, candidate);
+            flip(&mut self.bits, self.candidates[self.selected]);
         }
     }
 
@@ -124,12 +146,21 @@ impl CostOrder {
             self.bound = Candidate::BOUND;
             self.find_below_bound(page);
         }
+        self.select(wanted);
         let spare = wanted + wanted / 4;
         if self.candidates.len() > 2 * spare {
             self.bound = self.candidates[spare];
             self.candidates.truncate(spare);
             self.candidates.shrink_to(2 * spare);
         }
+    }
+
+    /// Selects the first ones, at most `wanted`.
+    fn select(&mut self, wanted: usize) {
+        let (before, after) = (self.selected, wanted.min(self.candidates.len()));
+        let changed = &self.candidates[before.min(after)..before.max(after)];
+        changed.iter().for_each(|candidate| flip(&mut self.bits, *candidate));
+        self.selected = after;
     }
 
     fn find_below_bound(&mut self, page: &[Bte; BTES]) {
@@ -146,7 +177,12 @@ impl CostOrder {
         self.candidates.clear();
         self.candidates.extend_from_slice(found);
         self.is_known = true;
+        (self.selected, self.bits) = (0, NO_BLOCKS);
     }
+}
+
+fn flip(bits: &mut BlockBits, candidate: Candidate) {
+    bits[usize::from(candidate.offset()) / 64] ^= 1 << (candidate.offset() % 64);
 }
 
 /// The number of blocks in an order that are searched at a time.
@@ -226,16 +262,16 @@ impl Selection {
     }
 
     /// Returns the most costly blocks of a page in order, at most `quota` of them.
-    pub(super) fn select_costliest(&mut self, number: usize, page: &[Bte; BTES], quota: u64) -> &[Candidate] {
+    pub(super) fn select_costliest(&mut self, number: usize, page: &[Bte; BTES], quota: u64) -> Selected<'_> {
         let wanted = usize::try_from(quota).unwrap_or(usize::MAX).min(BTES);
         if wanted == 0 {
-            return &[];
+            return Selected { candidates: &[], bits: &NO_BLOCKS };
         }
         if self.pages.len() <= number {
             self.pages.resize_with(number + 1, CostOrder::default);
         }
         let order = &mut self.pages[number];
         order.find(page, wanted);
-        &order.candidates[..wanted.min(order.candidates.len())]
+        Selected { candidates: &order.candidates[..order.selected], bits: &order.bits }
     }
 }

@@ -18,53 +18,39 @@ struct CostlyExtents {
     /// The costly blocks, and those of them that are not resident.
     blocks: BlockBits,
     new: BlockBits,
+    /// The extents that have some of either kind, one bit each.
+    have_resident: u64,
+    have_new: u64,
     /// The binary logarithm of the blocks of an extent.
     shift: u32,
 }
 
 impl CostlyExtents {
     fn of(found: &Candidates<'_>, shift: u32) -> Self {
-        let (mut order, mut count, mut seen) = ([0; EXTENTS_MAX + 1], 0, 0u64);
-        let mut blocks = [0; BTES / 64];
-        // Without branches: the order of blocks is unforeseeable.
+        let blocks = *found.bits();
+        let mut new = blocks;
+        new.iter_mut().zip(found.residents()).for_each(|(new, residents)| *new &= !residents);
+        let (have_resident, have_new) = (
+            with(blocks.iter().zip(&new).map(|(blocks, new)| blocks & !new), shift),
+            with(new.iter().copied(), shift),
+        );
+        let (mut order, mut count, mut left) = ([0; EXTENTS_MAX + 1], 0, have_resident | have_new);
+        // Of many costly blocks in few extents, mostly the first ones suffice. Without branches: the order of
+        // blocks is unforeseeable.
         for block in found.blocks() {
             let nth = block >> shift;
             order[count] = nth as u8;
-            count += usize::from(seen >> nth & 1 == 0);
-            seen |= 1 << nth;
-            blocks[usize::from(block) / 64 % (BTES / 64)] |= 1 << (block % 64);
+            count += (left >> nth & 1) as usize;
+            left &= !(1 << nth);
+            if left == 0 {
+                break;
+            }
         }
-        let mut new = blocks;
-        new.iter_mut().zip(found.residents()).for_each(|(new, residents)| *new &= !residents);
-        Self { order, count, blocks, new, shift }
+        Self { order, count, have_resident, have_new, blocks, new, shift }
     }
 
     fn order(&self) -> impl Iterator<Item = u8> {
         self.order.iter().copied().take(self.count)
-    }
-
-    /// Returns the extents that have some of these blocks.
-    fn with(&self, blocks: impl Iterator<Item = u64>) -> u64 {
-        let within_word = |bits: u64| {
-            let parts = 64 >> self.shift;
-            let has = |part: &u32| bits >> (part << self.shift) & u64::MAX >> (64 - (1 << self.shift)) != 0;
-            (0..parts).filter(has).map(|part| 1 << part).sum::<u64>()
-        };
-        let extents = |(word, bits): (u32, u64)| match self.shift.checked_sub(6) {
-            None => within_word(bits) << (word << (6 - self.shift)),
-            Some(shift) => u64::from(bits != 0) << (word >> shift),
-        };
-        (0..).zip(blocks).fold(0, |all, word| all | extents(word))
-    }
-
-    /// Returns those of which a costly block is resident.
-    fn have_resident(&self) -> u64 {
-        self.with(self.blocks.iter().zip(&self.new).map(|(blocks, new)| blocks & !new))
-    }
-
-    /// Returns those of which one is not.
-    fn have_new(&self) -> u64 {
-        self.with(self.new.iter().copied())
     }
 
     /// Returns the costly blocks of an extent, or those that are not resident, in order of address: the most
@@ -97,6 +83,20 @@ impl CostlyExtents {
     }
 }
 
+/// Returns the extents of 2^`shift` blocks that have some of these blocks.
+fn with(blocks: impl Iterator<Item = u64>, shift: u32) -> u64 {
+    let within_word = |bits: u64| {
+        let parts = 64 >> shift;
+        let has = |part: &u32| bits >> (part << shift) & u64::MAX >> (64 - (1 << shift)) != 0;
+        (0..parts).filter(has).map(|part| 1 << part).sum::<u64>()
+    };
+    let extents = |(word, bits): (u32, u64)| match shift.checked_sub(6) {
+        None => within_word(bits) << (word << (6 - shift)),
+        Some(shift) => u64::from(bits != 0) << (word >> shift),
+    };
+    (0..).zip(blocks).fold(0, |all, word| all | extents(word))
+}
+
 impl Hystor {
     /// Selects the costly blocks: resident ones go to the top of the list, the others are planned to be
     /// copied, until enough change.
@@ -113,7 +113,7 @@ impl Hystor {
                 volume: found.start.volume,
                 index: ExtentIndex((found.start.block >> shift) + u64::from(nth)),
             };
-            let (have_resident, have_new) = (extents.have_resident(), extents.have_new());
+            let CostlyExtents { have_resident, have_new, .. } = extents;
             let missing = have_resident & !context.map.have_place(key_of(0), have_resident, fine(fast));
             let mut run = areas.run(key_of(0), (BTES >> shift) as u64);
             for nth in extents.order() {
