@@ -266,10 +266,17 @@ impl<'p> PlaceRun<'p> {
             }
             self.submit_waiting();
             self.machine.pump();
-            if !self.collect()? {
+            if !self.collect()? || self.next_arrives_later() {
                 return self.next_wake_up().ok_or(SimError::Stuck(self.machine.now())).map(Some);
             }
         }
+    }
+
+    /// Whether replies lead to no request: only clients send their next one after a reply.
+    fn next_arrives_later(&self) -> bool {
+        !matches!(self.plan.mode, Mode::Closed(_))
+            && self.waiting.is_empty()
+            && self.reply_deadline().is_none()
     }
 
     /// Begins and ends the measurement and the windows when they are due.
