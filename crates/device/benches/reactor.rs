@@ -14,7 +14,11 @@ use weir_model::{
 };
 
 const SIZE: Bytes = Bytes::mib(256);
-const TIME: Nanos = Nanos::secs(1);
+
+/// How long each row is measured. `--test` only checks that the benchmark runs.
+fn time() -> Nanos {
+    if std::env::args().any(|argument| argument == "--test") { Nanos::millis(20) } else { Nanos::secs(1) }
+}
 
 fn main() {
     let mut folders: Vec<_> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -64,10 +68,10 @@ fn pacing(options: &ReactorOptions, folder: &Path, model: &str, depth: u64) {
     let buffers: Vec<Buffer> = (0..depth).map(|_| arena.take(Bytes(BLOCK)).expect("room")).collect();
     let mut starts = vec![Nanos(0); buffers.len()];
     let (mut measured, mut modelled, mut count) = (0, 0, 0u64);
-    let (begin, busy) = (reactor.now(), processor());
+    let (time, begin, busy) = (time(), reactor.now(), processor());
     let (mut events, mut now, mut random) = (Vec::new(), begin, 88_172_645_463_325_252u64);
     // Batch by batch, so that the model can be queried for each batch.
-    while now.since(begin) < TIME {
+    while now.since(begin) < time {
         for (id, &buffer) in (0..).zip(&buffers) {
             random ^= random << 13;
             random ^= random >> 7;
@@ -141,9 +145,9 @@ fn devices(options: &ReactorOptions, name: &str, folder: &Path, depth: u64) {
         for (id, &buffer) in (0..).zip(&buffers) {
             start(&mut reactor, IoId(id), buffer);
         }
-        let (begin, busy) = (reactor.now(), processor());
+        let (time, begin, busy) = (time(), reactor.now(), processor());
         let (mut count, mut events, mut now) = (0, Vec::new(), begin);
-        while now.since(begin) < TIME {
+        while now.since(begin) < time {
             now = reactor.wait(None, &mut events);
             for event in events.drain(..) {
                 let Event::Io(IoCompletion { id, result }) = event else { continue };
@@ -229,7 +233,8 @@ fn run_client(path: &Path, depth: usize, block: Bytes) {
     let mut socket = UnixStream::connect(path).expect("connected");
     let begin = std::time::Instant::now();
     let mut replies = vec![0; depth * (HEADER + block.0 as usize)];
-    while begin.elapsed().as_secs() < 1 {
+    let time = Duration::from_nanos(time().0);
+    while begin.elapsed() < time {
         socket.write_all(&vec![1; depth * REQUEST]).expect("sent");
         socket.read_exact(&mut replies).expect("replies");
     }
