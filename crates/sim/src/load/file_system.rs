@@ -13,12 +13,13 @@
 //! Indirect blocks exist only if the configuration asks for them: files are small in most loads.
 
 mod dirty;
+mod pages;
 
 use dirty::DirtyBlocks;
+use pages::Pages;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use weir_model::{BLOCK, Bytes, ExtentIndex, ExtentSize, Nanos, Op};
-use weir_policy::Lru;
 
 /// An I/O request to the disk, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,7 @@ pub struct FileSystem {
     allocated: Vec<u64>,
     files: Vec<File>,
     free: Vec<usize>,
-    memory: Lru<u64, ()>,
+    memory: Pages,
     dirty: DirtyBlocks,
     /// Owner of each block: a file, or the file system itself.
     owners: Vec<Option<u32>>,
@@ -120,15 +121,16 @@ impl FileSystem {
     /// Creates an empty file system.
     pub fn new(shape: FileSystemConfig) -> Self {
         let groups = (shape.size.0 / BLOCK).div_ceil(GROUP).max(1);
+        let blocks = (groups * GROUP + shape.journal.0 / BLOCK).next_multiple_of(64);
         let mut files = Self {
             config: shape,
             groups,
-            allocated: vec![0; (groups * GROUP + shape.journal.0 / BLOCK).div_ceil(64) as usize],
+            allocated: vec![0; (blocks / 64) as usize],
             files: Vec::new(),
             free: Vec::new(),
-            memory: Lru::new((shape.memory.0 / BLOCK).max(64) as usize),
-            dirty: DirtyBlocks::default(),
-            owners: vec![None; ((groups * GROUP + shape.journal.0 / BLOCK).next_multiple_of(64)) as usize],
+            memory: Pages::new((shape.memory.0 / BLOCK).max(64) as usize, blocks),
+            dirty: DirtyBlocks::new(blocks),
+            owners: vec![None; blocks as usize],
             turn: VecDeque::new(),
             head: 0,
             unlogged: BTreeSet::new(),
@@ -181,9 +183,9 @@ impl FileSystem {
 
     /// Drops all clean blocks from memory.
     pub fn drop_clean_blocks(&mut self) {
-        let clean: Vec<u64> = self.memory.iter().map(|(block, ())| block).collect();
+        let clean: Vec<u64> = self.memory.iter().collect();
         for block in clean.iter().filter(|block| !self.dirty.contains(**block)) {
-            self.memory.remove(block);
+            self.memory.remove(*block);
         }
     }
 
@@ -260,7 +262,7 @@ impl FileSystem {
         for block in &blocks {
             self.allocated[(block / 64) as usize] &= !(1 << (block % 64));
             self.owners[*block as usize] = None;
-            self.memory.remove(block);
+            self.memory.remove(*block);
             self.dirty.remove(*block);
         }
         if !blocks.is_empty() {
@@ -495,7 +497,7 @@ impl FileSystem {
 
     /// Reads adjacent blocks, as far as they are not in memory.
     fn fetch(&mut self, range: Range<u64>, requests: &mut VecDeque<BlockRequest>) {
-        let absent = range.clone().filter(|block| self.memory.get(block).is_none());
+        let absent = range.clone().filter(|block| !self.memory.contains(*block));
         for run in runs(absent.collect::<Vec<_>>().into_iter(), RUN_MAX) {
             let request = self.request(Op::Read, run);
             requests.push_back(request);
@@ -504,14 +506,14 @@ impl FileSystem {
     }
 
     fn cache_block(&mut self, block: u64, requests: &mut VecDeque<BlockRequest>) {
-        if self.memory.touch(block).is_some() {
+        if self.memory.touch(block) {
             return;
         }
-        let mut gone = self.memory.insert(block, ()).map(|(gone, ())| gone);
+        let mut gone = self.memory.insert(block);
         // Clean blocks leave first; after enough attempts a dirty one has to.
         for _ in 0..SPARED_DIRTY_BLOCKS {
             let Some(changed) = gone.filter(|gone| self.dirty.contains(*gone)) else { return };
-            gone = self.memory.insert(changed, ()).map(|(gone, ())| gone);
+            gone = self.memory.insert(changed);
         }
         if let Some(gone) = gone.filter(|gone| self.dirty.remove(*gone)) {
             let request = self.request(Op::Write, gone..gone + 1);

@@ -1,14 +1,15 @@
 //! The dirty blocks of a file system's memory.
 
-use rustc_hash::FxHashMap;
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZero;
 use weir_model::Nanos;
 
 /// Blocks in memory that differ from the disk, with the time of the first change.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct DirtyBlocks {
-    since: FxHashMap<u64, Nanos>,
+    /// One more than the time, for each dirty block of the disk.
+    since: Vec<Option<NonZero<u64>>>,
+    count: usize,
     /// The same in the order of that time, and blocks that have been written back meanwhile.
     oldest: VecDeque<(Nanos, u64)>,
     /// Those that belong to no file.
@@ -16,18 +17,27 @@ pub(super) struct DirtyBlocks {
 }
 
 impl DirtyBlocks {
-    pub(super) fn len(&self) -> usize {
-        self.since.len()
+    /// Returns none, of a disk of `blocks`.
+    pub(super) fn new(blocks: u64) -> Self {
+        let since = vec![None; blocks as usize];
+        Self { since, count: 0, oldest: VecDeque::new(), unowned: BTreeSet::new() }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
     pub(super) fn contains(&self, block: u64) -> bool {
-        self.since.contains_key(&block)
+        self.since.get(block as usize).is_some_and(Option::is_some)
     }
 
     /// Adds a block unless it is dirty already.
     pub(super) fn insert(&mut self, block: u64, now: Nanos, is_owned: bool) {
-        if let Entry::Vacant(vacant) = self.since.entry(block) {
-            vacant.insert(now);
+        let since = &mut self.since[block as usize];
+        if since.is_none() {
+            *since = mark(now);
+            self.count += 1;
             self.oldest.push_back((now, block));
             if !is_owned {
                 self.unowned.insert(block);
@@ -37,16 +47,18 @@ impl DirtyBlocks {
 
     /// Removes a block; returns whether it was dirty.
     pub(super) fn remove(&mut self, block: u64) -> bool {
-        let was_dirty = self.since.remove(&block).is_some();
+        let was_dirty = self.since.get_mut(block as usize).is_some_and(|since| since.take().is_some());
         if was_dirty {
+            self.count -= 1;
             self.unowned.remove(&block);
         }
         was_dirty
     }
 
     pub(super) fn clear(&mut self) {
-        self.since.clear();
-        self.oldest.clear();
+        // Every dirty block is among these.
+        self.oldest.drain(..).for_each(|(_, block)| self.since[block as usize] = None);
+        self.count = 0;
         self.unowned.clear();
     }
 
@@ -54,7 +66,7 @@ impl DirtyBlocks {
     pub(super) fn oldest(&mut self) -> Option<(Nanos, u64)> {
         loop {
             let (since, block) = *self.oldest.front()?;
-            if self.since.get(&block) == Some(&since) {
+            if self.since[block as usize] == mark(since) {
                 return Some((since, block));
             }
             self.oldest.pop_front();
@@ -67,6 +79,10 @@ impl DirtyBlocks {
     }
 }
 
+fn mark(time: Nanos) -> Option<NonZero<u64>> {
+    NonZero::new(time.0.saturating_add(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +92,7 @@ mod tests {
         /// As a list in the order of the first change; the last third of the blocks belong to no file.
         #[test]
         fn blocks_are_as_in_a_list(steps in prop::collection::vec((0..3u8, 0..30u64), 1..100)) {
-            let (mut dirty, mut list) = (DirtyBlocks::default(), Vec::<(Nanos, u64)>::new());
+            let (mut dirty, mut list) = (DirtyBlocks::new(30), Vec::<(Nanos, u64)>::new());
             for (now, (what, block)) in (0..).map(Nanos).zip(steps) {
                 let was_dirty = list.iter().any(|(_, other)| *other == block);
                 if what > 0 {
