@@ -336,8 +336,9 @@ mod tests {
     use crate::check::check_with_containers;
     use crate::layout::inode::Kind;
     use crate::namespace::New;
+    use crate::nvm::Simulated;
     use crate::testing::{NEW, NOW, contents, file, file_system, open};
-    use crate::tiers::Class;
+    use crate::tiers::{Class, Containers as _, SimulatedContainers};
 
     /// The container is durable before the commit after which the file has it, although a commit during the
     /// copy has synced what was there by then.
@@ -361,15 +362,21 @@ mod tests {
         assert!(check_with_containers(&fs).is_clean());
     }
 
-    #[test]
-    fn containers_of_removed_files_go_once_that_is_durable() {
+    /// Returns a file system whose only file was in a container, and was removed.
+    fn with_removed_file() -> (Shared<Simulated>, SimulatedContainers) {
         let (mut fs, containers) = file_system(&[Class::Flash]);
         let ino = file(&mut fs, "file", 9000);
         fs.evict_now(ino).expect("a tier takes it");
         let shared = Shared::new(fs);
         shared.sync().expect("no failure");
         shared.write().unlink(Ino::ROOT, b"file", NOW).expect("it exists");
-        let list = || crate::tiers::Containers::list(&containers, TierNumber(0)).expect("no failure").len();
+        (shared, containers)
+    }
+
+    #[test]
+    fn containers_of_removed_files_go_once_that_is_durable() {
+        let (shared, containers) = with_removed_file();
+        let list = || containers.list(TierNumber(0)).expect("no failure").len();
         assert_eq!(list(), 1);
         shared.sync().expect("no failure");
         assert_eq!(list(), 0);
@@ -383,14 +390,9 @@ mod tests {
     /// Commits of operations are no `sync`, and with nothing left to make durable there may be none for long.
     #[test]
     fn containers_go_without_a_sync() {
-        let (mut fs, containers) = file_system(&[Class::Flash]);
-        let ino = file(&mut fs, "file", 9000);
-        fs.evict_now(ino).expect("a tier takes it");
-        let shared = Shared::new(fs);
-        shared.sync().expect("no failure");
-        shared.write().unlink(Ino::ROOT, b"file", NOW).expect("it exists");
+        let (shared, containers) = with_removed_file();
         shared.write().sync().expect("a commit");
-        let list = || crate::tiers::Containers::list(&containers, TierNumber(0)).expect("no failure").len();
+        let list = || containers.list(TierNumber(0)).expect("no failure").len();
         assert_eq!(list(), 1);
         let thread = start(&shared).expect("it has tiers");
         let until = Instant::now() + Duration::from_secs(60);
