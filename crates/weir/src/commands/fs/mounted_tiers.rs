@@ -9,15 +9,18 @@ use crate::failure::Failure;
 use crate::{output, progress};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_fs::report::{STATUS, Status, TierCommand, TierPart};
 use weir_fs::tiers::{FoundTier, Tier, TierNumber, header};
 
 /// How often the server is asked how far it is.
 const PERIOD: Duration = Duration::from_millis(200);
+/// How long space may take to become free after files were removed.
+const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 /// Returns the directory at which a file system is mounted whose region or mount this is; `None` if it is not
 /// mounted.
@@ -111,6 +114,23 @@ pub(super) fn read_only(mount: &Path) -> Failure {
     )
 }
 
+/// Rejects the removal of a tier as [`verify_space`] does. Files that were removed just before do not count:
+/// the kernel tells the server later, and their space is free once that is durable.
+///
+/// # Errors
+/// As [`verify_space`].
+fn verify_space_soon(mount: &Path, before: &Status, number: TierNumber) -> Result<(), Failure> {
+    let mut verified = verify_space(before, number);
+    let until = Instant::now() + SETTLING_TIME;
+    while verified.is_err() && Instant::now() < until {
+        // A failure is told by the removal, which needs the same.
+        let _ = File::open(mount).and_then(|root| root.sync_all());
+        std::thread::sleep(PERIOD);
+        verified = verify_space(&status(mount)?, number);
+    }
+    verified
+}
+
 /// Has the server remove a tier, and waits until it is removed if `waits`.
 ///
 /// # Errors
@@ -125,7 +145,7 @@ pub(super) fn remove(mount: &Path, directory: &Path, waits: bool) -> Result<Stat
         return Err(read_only(mount));
     }
     if let Some(tier) = found {
-        verify_space(&before, TierNumber(tier.tier))?;
+        verify_space_soon(mount, &before, TierNumber(tier.tier))?;
     }
     let path = found.map_or(path, |tier| PathBuf::from(&tier.path));
     send(mount, &TierCommand::Remove { path: path.clone() }).map_err(|errno| match errno {
