@@ -315,7 +315,9 @@ fn a_removal_that_is_killed_goes_on_where_it_was() {
         std::thread::sleep(patience);
         patience = patience * 3 / 2;
         if let Some(status) = removal.try_wait().expect("a process") {
-            assert!(status.success());
+            // The one before may have been killed when all was done.
+            let has_tier = tiers(&region).iter().any(|(name, _)| name == "hdd");
+            assert!(status.success() || !has_tier);
             break;
         }
         signal(&removal, "KILL");
