@@ -73,11 +73,16 @@ fn tiers_are_added_and_removed_while_it_is_mounted() {
     verify_empty(&region, "hdd");
     verify_files(&region, 12, 5 * MIB);
     // The last one, too, as far as the region has space.
-    for number in 3..12 {
-        fs::remove_file(region.path(&format!("file-{number}"))).expect("removed");
-    }
-    File::open(region.path("")).and_then(|root| root.sync_all()).expect("durable");
+    let removed = (3..12).map(|number| region.path(&format!("file-{number}")));
+    let open: Vec<_> = removed.clone().map(|path| File::open(path).expect("a file")).collect();
+    removed.for_each(|path| fs::remove_file(path).expect("removed"));
+    // They have their space until they are closed, which the command waits for, if it is soon.
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(open);
+    });
     region.json(&["fs", "remove-tier", "region", "ssd"]);
+    closing.join().expect("they are closed");
     verify_empty(&region, "ssd");
     verify_files(&region, 3, 5 * MIB);
     region.unmount();

@@ -118,13 +118,13 @@ pub(super) fn read_only(mount: &Path) -> Failure {
 /// the kernel tells the server later, and their space is free once that is durable.
 ///
 /// # Errors
-/// As [`verify_space`].
+/// As [`verify_space`]; and if the file system cannot be synced.
 fn verify_space_soon(mount: &Path, before: &Status, number: TierNumber) -> Result<(), Failure> {
     let mut verified = verify_space(before, number);
     let until = Instant::now() + SETTLING_TIME;
     while verified.is_err() && Instant::now() < until {
-        // A failure is told by the removal, which needs the same.
-        let _ = File::open(mount).and_then(|root| root.sync_all());
+        let synced = File::open(mount).and_then(|root| root.sync_all());
+        synced.map_err(|error| Failure::os("sync", mount, &error))?;
         std::thread::sleep(PERIOD);
         verified = verify_space(&status(mount)?, number);
     }
