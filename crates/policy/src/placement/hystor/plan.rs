@@ -12,8 +12,8 @@ const _: () = assert!(BTES <= EXTENTS_MAX * (ExtentSize::MIN.0 / BLOCK) as usize
 
 /// The costly blocks of a sub-region by extent. Extents are not larger than a sub-region.
 struct CostlyExtents {
-    /// In the order of their most costly blocks; their number. One more is written, and not counted.
-    order: [u8; EXTENTS_MAX + 1],
+    /// In the order of their most costly blocks; their number.
+    order: [u8; EXTENTS_MAX],
     count: usize,
     /// The costly blocks, and those of them that are not resident.
     blocks: BlockBits,
@@ -31,12 +31,12 @@ impl CostlyExtents {
         let mut new = blocks;
         new.iter_mut().zip(found.residents()).for_each(|(new, residents)| *new &= !residents);
         let (have_resident, have_new) = (
-            with(blocks.iter().zip(&new).map(|(blocks, new)| blocks & !new), shift),
-            with(new.iter().copied(), shift),
+            extents_with(blocks.iter().zip(&new).map(|(blocks, new)| blocks & !new), shift),
+            extents_with(new.iter().copied(), shift),
         );
-        let (mut order, mut count, mut left) = ([0; EXTENTS_MAX + 1], 0, have_resident | have_new);
-        // Of many costly blocks in few extents, mostly the first ones suffice. Without branches: the order of
-        // blocks is unforeseeable.
+        let (mut order, mut count, mut left) = ([0; EXTENTS_MAX], 0, have_resident | have_new);
+        // The most costly blocks of all extents are mostly among the first. No branch depends on a block's
+        // extent, because the processor could not foresee it.
         for block in found.blocks() {
             let nth = block >> shift;
             order[count] = nth as u8;
@@ -84,7 +84,7 @@ impl CostlyExtents {
 }
 
 /// Returns the extents of 2^`shift` blocks that have some of these blocks.
-fn with(blocks: impl Iterator<Item = u64>, shift: u32) -> u64 {
+fn extents_with(blocks: impl Iterator<Item = u64>, shift: u32) -> u64 {
     let within_word = |bits: u64| {
         let parts = 64 >> shift;
         let has = |part: &u32| bits >> (part << shift) & u64::MAX >> (64 - (1 << shift)) != 0;
