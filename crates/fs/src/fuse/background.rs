@@ -71,7 +71,7 @@ impl<M: Memory> Worker<M> {
         // A crash leaves headers old, and nothing says which: all are compared.
         self.renamed.push(Ino::ROOT);
         while matches!(self.stopped.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout)) {
-            // Of commits that were no `sync`, too.
+            // Commits other than `sync` make garbage, too.
             self.shared.clear_garbage();
             self.evict(0);
             self.promote();

@@ -1,7 +1,7 @@
 //! The blocks of a file system that are in memory.
 
-/// Neighbours in the order of use. A block number stands for itself plus [`FIRST`]: memory that nobody has
-/// touched is zero, and costs nothing.
+/// The neighbours of a block in the order of use: their numbers plus [`FIRST`], so that the links of a block
+/// that was never in memory are zero, and the kernel need not provide memory for them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Links {
     newer: u32,
