@@ -51,5 +51,5 @@ pub use counters::{Counters, Wear};
 pub use error::LogError;
 pub use log::Log;
 pub use map::{AddressMap, DenseMap, SparseMap};
-pub use port::{Content, Erase, Place, Port, Simulated, Stream};
+pub use port::{Content, Erase, Place, Port, Simulated, Stream, Valid};
 pub use segments::{SegmentInfo, SegmentState};

@@ -5,7 +5,7 @@ use crate::counters::{Counters, Wear};
 use crate::error::LogError;
 use crate::free::{FreeSegments, Preference};
 use crate::map::{AddressMap, RawPlace};
-use crate::port::{Content, Erase, Place, Port, Stream};
+use crate::port::{Content, Erase, Place, Port, Stream, Valid};
 use crate::segments::{SegmentInfo, SegmentState, Segments};
 use std::collections::BTreeSet;
 use weir_policy::reclaim::{LogSize, Reclaim, Segment};
@@ -119,7 +119,7 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
     }
 
     /// Writes several addresses in order, like [`write`](Self::write) for each. With addresses far apart that
-    /// is faster, because the processor waits for several entries of the map at the same time.
+    /// is faster, because their entries of the map are [prefetched](Self::prefetch).
     ///
     /// # Errors
     /// As [`write`](Self::write); the addresses before the failed one are written.
@@ -130,14 +130,20 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         port: &mut impl Port,
     ) -> Result<(), LogError> {
         for some in addresses.chunks(BATCH) {
-            let present = some.iter().filter(|address| self.exists(**address)).count();
-            // Only the loads count.
-            std::hint::black_box(present);
+            self.prefetch(some.iter().copied());
             for &address in some {
                 self.write(address, stream, port)?;
             }
         }
         Ok(())
+    }
+
+    /// Reads the entries of addresses in the map, so that the processor waits for all of them at the same
+    /// time and has them when they are used. Changes nothing.
+    #[inline]
+    pub fn prefetch(&self, addresses: impl Iterator<Item = u64>) {
+        // Only the loads count.
+        std::hint::black_box(addresses.filter(|address| self.exists(*address)).count());
     }
 
     /// Forgets an address; returns whether it was there.

@@ -44,6 +44,15 @@ pub enum Erase {
     InFlight,
 }
 
+/// How much is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Valid {
+    /// Number of valid pages in the segment.
+    pub in_segment: u32,
+    /// Number of valid pages in the log.
+    pub in_log: u64,
+}
+
 /// Carries out the log's commands, and decides which valid pages are kept.
 ///
 /// Commands come in the order in which they must take effect: a page is programmed once between two erases,
@@ -59,15 +68,15 @@ pub trait Port {
     /// Reports that a segment is to be cleaned, before anything is done to it. `addresses` are those of its
     /// valid pages, in the order of the segment; [`keeps`](Self::keeps) is called for each of them.
     #[inline]
-    fn cleans(&mut self, victim: Segment, addresses: impl Iterator<Item = u64>) {
-        let _ = (victim, addresses);
+    fn cleans(&mut self, victim: Segment, valid: Valid, addresses: impl Iterator<Item = u64>) {
+        let _ = (victim, valid, addresses);
     }
 
     /// Returns the share of a segment's pages that are valid and may be dropped, because their owners have
     /// more than they are guaranteed. Victim policies that do not weigh it do not ask.
     #[inline]
-    fn excess(&self, segment: Segment) -> f64 {
-        let _ = segment;
+    fn excess(&self, segment: Segment, valid: Valid) -> f64 {
+        let _ = (segment, valid);
         0.0
     }
 

@@ -131,6 +131,13 @@ pub trait Eviction {
 
     /// Removes a block. Returns whether it was in. The history of blocks that left is unchanged.
     fn remove(&mut self, block: Block) -> bool;
+
+    /// Reads what the next uses of these blocks need, so that the processor waits for all of them at the same
+    /// time. Changes nothing; a policy whose state is small need not do anything.
+    #[inline]
+    fn prefetch(&self, blocks: &[Block]) {
+        let _ = blocks;
+    }
 }
 
 /// The steps of an insertion for policies without a history of blocks that left.

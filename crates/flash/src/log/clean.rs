@@ -1,7 +1,7 @@
 //! Cleaning: victims are emptied and erased until an append point has a segment.
 
 use super::{AddressMap, LogError, Port, Preference, Reclaim, Segment, SegmentState};
-use super::{Content, Erase, Log};
+use super::{Content, Erase, Log, Valid};
 use crate::config::Thresholds;
 
 impl<M: AddressMap, R: Reclaim> Log<M, R> {
@@ -29,7 +29,11 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
             if cleaned == most {
                 return Err(self.stuck(cleaned));
             }
-            let victim = self.policy.victim_of_owners(self.now, &mut |segment| port.excess(segment));
+            let excess = |segment| {
+                let in_segment = self.segments.get(segment).valid;
+                port.excess(segment, Valid { in_segment, in_log: self.valid })
+            };
+            let victim = self.policy.victim_of_owners(self.now, &mut { excess });
             let victim = victim.ok_or_else(|| self.stuck(cleaned))?;
             let target = self.copy_point(victim);
             self.clean(victim, target, port).ok_or_else(|| self.stuck(cleaned))?;
@@ -49,7 +53,8 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
         }
         // Nothing of it is a candidate while its pages are copied.
         self.segments.get_mut(victim).state = SegmentState::Erasing;
-        port.cleans(victim, self.valid_addresses(victim));
+        let valid = Valid { in_segment: info.valid, in_log: self.valid };
+        port.cleans(victim, valid, self.valid_addresses(victim));
         for word in 0..self.segments.words() {
             let mut bits = self.segments.take_word(victim, word);
             self.assert_mapped(victim, word, bits);

@@ -33,6 +33,11 @@ impl Eviction for Fifo {
     fn remove(&mut self, block: Block) -> bool {
         self.0.remove(block)
     }
+
+    #[inline]
+    fn prefetch(&self, blocks: &[Block]) {
+        self.0.prefetch(blocks);
+    }
 }
 
 /// First in, first out, for items: ranked by their insertion.

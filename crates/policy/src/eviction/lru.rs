@@ -37,6 +37,11 @@ impl Eviction for Lru {
     fn remove(&mut self, block: Block) -> bool {
         self.0.remove(block)
     }
+
+    #[inline]
+    fn prefetch(&self, blocks: &[Block]) {
+        self.0.prefetch(blocks);
+    }
 }
 
 /// Least recently used, for items: ranked by their last access.

@@ -40,4 +40,9 @@ impl Eviction for Lrw {
     fn remove(&mut self, block: Block) -> bool {
         self.0.remove(block)
     }
+
+    #[inline]
+    fn prefetch(&self, blocks: &[Block]) {
+        self.0.prefetch(blocks);
+    }
 }

@@ -81,6 +81,15 @@ impl Queue {
         is_in
     }
 
+    /// As [`Eviction::prefetch`](super::Eviction::prefetch): for these blocks, and for as many that may leave
+    /// for them.
+    #[inline]
+    pub(super) fn prefetch(&self, blocks: &[Block]) {
+        let leaving = self.renewals.iter().skip(self.oldest).take(blocks.len());
+        // Only the loads count.
+        std::hint::black_box(blocks.iter().chain(leaving).filter(|block| self.contains(**block)).count());
+    }
+
     /// Returns the block that was not renewed for the longest time.
     #[inline]
     fn oldest(&mut self) -> Option<Block> {

@@ -92,6 +92,12 @@ impl Request {
         if self.trailing & WRITE == 0 { AccessKind::Read } else { AccessKind::Write }
     }
 
+    /// Returns its time since the start of the trace.
+    #[inline]
+    pub(crate) fn at(self) -> Nanos {
+        Nanos::millis(self.at_ms.into())
+    }
+
     /// Returns the bytes of its first block that are not part of the request.
     #[inline]
     pub(crate) fn leading_bytes(self) -> u64 {
@@ -393,7 +399,7 @@ impl BlockTrace {
         let len =
             (((request.end() - first) as u64) << shift) - request.leading_bytes() - request.trailing_bytes();
         BlockRequest {
-            at: Nanos::millis(request.at_ms.into()),
+            at: request.at(),
             disk: (home >> BLOCK_BITS) as u32,
             offset: VolumeOffset(offset),
             len: Bytes(len),

@@ -16,6 +16,8 @@ pub(crate) trait Residents {
     fn insert(&mut self, block: Block, may_replace: &mut dyn FnMut(Block) -> bool) -> Insertion;
     /// As [`Eviction::remove`].
     fn remove(&mut self, block: Block) -> bool;
+    /// As [`Eviction::prefetch`].
+    fn prefetch(&self, blocks: &[Block]);
 }
 
 impl<E: Eviction> Residents for E {
@@ -27,6 +29,9 @@ impl<E: Eviction> Residents for E {
     }
     fn remove(&mut self, block: Block) -> bool {
         Eviction::remove(self, block)
+    }
+    fn prefetch(&self, blocks: &[Block]) {
+        Eviction::prefetch(self, blocks);
     }
 }
 

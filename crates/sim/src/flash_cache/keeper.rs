@@ -2,7 +2,7 @@
 
 use super::plan::Drop;
 use crate::cache::Dirty;
-use weir_flash::{Content, Erase, Place, Port};
+use weir_flash::{Content, Erase, Place, Port, Valid};
 use weir_policy::eviction::Block;
 use weir_policy::reclaim::Segment;
 
@@ -11,8 +11,19 @@ use weir_policy::reclaim::Segment;
 pub(super) struct Owner {
     /// Number of valid blocks that the cleaner leaves.
     pub(super) guarantee: u64,
-    /// Number of valid blocks.
+    /// Number of valid blocks; of the only container the log knows it.
     pub(super) valid: u64,
+}
+
+/// Which blocks of the log are whose, if there are several containers.
+#[derive(Debug)]
+struct Shared {
+    /// Owner of each block.
+    owner_of: Vec<u8>,
+    /// Segment of each block.
+    segment_of: Vec<u32>,
+    /// Number of valid blocks by segment and owner.
+    by_segment: Vec<u32>,
 }
 
 /// The segment of a block that is not in the log.
@@ -25,13 +36,9 @@ pub(super) struct Keeper<'t> {
     drop: Option<Drop>,
     /// Pages for data in a segment.
     pages: u32,
-    pub(super) owners: Vec<Owner>,
-    /// Owner of each block; empty if there is only one.
-    owner_of: Vec<u8>,
-    /// Segment of each block.
-    segment_of: Vec<u32>,
-    /// Number of valid blocks by segment and owner.
-    by_segment: Vec<u32>,
+    owners: Vec<Owner>,
+    /// `None` with one container, of which the log knows all numbers.
+    shared: Option<Shared>,
     /// Home of each block.
     homes: &'t [u64],
     /// The dirty blocks; `None` without write-back.
@@ -55,13 +62,16 @@ impl<'t> Keeper<'t> {
         homes: &'t [u64],
         dirty: Option<Dirty>,
     ) -> Self {
+        let shared = (owners.len() > 1).then(|| Shared {
+            owner_of,
+            segment_of: vec![NOWHERE; homes.len()],
+            by_segment: vec![0; segments as usize * owners.len()],
+        });
         Self {
             drop,
             pages,
-            by_segment: vec![0; segments as usize * owners.len()],
             owners,
-            owner_of,
-            segment_of: vec![NOWHERE; homes.len()],
+            shared,
             homes,
             dirty,
             drops_victim: false,
@@ -75,36 +85,50 @@ impl<'t> Keeper<'t> {
     /// Returns the owner of a block.
     #[inline]
     pub(super) fn owner(&self, block: Block) -> usize {
-        self.owner_of.get(block.index()).map_or(0, |owner| usize::from(*owner))
-    }
-
-    #[inline]
-    fn count(&mut self, segment: u32, owner: usize) -> &mut u32 {
-        &mut self.by_segment[segment as usize * self.owners.len() + owner]
+        self.shared.as_ref().map_or(0, |shared| usize::from(shared.owner_of[block.index()]))
     }
 
     /// Forgets a block that is no longer in the log.
     #[inline]
     pub(super) fn forget(&mut self, block: Block) {
-        let segment = std::mem::replace(&mut self.segment_of[block.index()], NOWHERE);
+        let owners = self.owners.len();
+        let Some(Shared { owner_of, segment_of, by_segment }) = &mut self.shared else { return };
+        let segment = std::mem::replace(&mut segment_of[block.index()], NOWHERE);
         if segment != NOWHERE {
-            let owner = self.owner(block);
-            *self.count(segment, owner) -= 1;
+            let owner = usize::from(owner_of[block.index()]);
+            by_segment[segment as usize * owners + owner] -= 1;
             self.owners[owner].valid -= 1;
         }
     }
 
+    /// Returns an owner, when so many blocks are valid in the log.
+    #[inline]
+    fn owner_at(&self, owner: usize, in_log: u64) -> Owner {
+        let known = self.owners[owner];
+        Owner { valid: if self.shared.is_some() { known.valid } else { in_log }, ..known }
+    }
+
+    /// Returns the owners, when so many blocks are valid in the log.
+    pub(super) fn owners_at(&self, in_log: u64) -> Vec<Owner> {
+        (0..self.owners.len()).map(|owner| self.owner_at(owner, in_log)).collect()
+    }
+
     /// Returns the numbers of valid blocks of a segment by owner.
-    fn of_segment(&self, segment: Segment) -> impl Iterator<Item = (Owner, u64)> + '_ {
-        let first = segment.0 as usize * self.owners.len();
-        let counts = &self.by_segment[first..first + self.owners.len()];
-        self.owners.iter().copied().zip(counts.iter().map(|count| u64::from(*count)))
+    fn of_segment(&self, segment: Segment, valid: Valid) -> impl Iterator<Item = (Owner, u64)> + '_ {
+        let owners = self.owners.len();
+        (0..owners).map(move |owner| {
+            let of_segment = match &self.shared {
+                Some(shared) => shared.by_segment[segment.0 as usize * owners + owner],
+                None => valid.in_segment,
+            };
+            (self.owner_at(owner, valid.in_log), u64::from(of_segment))
+        })
     }
 
     /// Collects the dirty blocks of the victim, and whether each will be dropped.
-    fn collect_dirty(&mut self, addresses: impl Iterator<Item = u64>, drop: Drop) {
+    fn collect_dirty(&mut self, addresses: impl Iterator<Item = u64>, drop: Drop, in_log: u64) {
         self.dirty_of_victim.clear();
-        let mut valid: Vec<u64> = self.owners.iter().map(|owner| owner.valid).collect();
+        let mut valid: Vec<u64> = self.owners_at(in_log).into_iter().map(|owner| owner.valid).collect();
         for block in addresses.map(|address| Block(address as u32)) {
             let owner = self.owner(block);
             let is_dropped = match drop {
@@ -139,15 +163,17 @@ impl Port for Keeper<'_> {
     #[inline]
     fn program(&mut self, place: Place, content: Content) {
         let (Content::User { address } | Content::Copy { address, .. }) = content else { return };
+        let owners = self.owners.len();
+        let Some(Shared { owner_of, segment_of, by_segment }) = &mut self.shared else { return };
         let block = Block(address as u32);
-        let owner = self.owner(block);
-        let before = std::mem::replace(&mut self.segment_of[block.index()], place.segment.0);
+        let owner = usize::from(owner_of[block.index()]);
+        let before = std::mem::replace(&mut segment_of[block.index()], place.segment.0);
         if before == NOWHERE {
             self.owners[owner].valid += 1;
         } else {
-            *self.count(before, owner) -= 1;
+            by_segment[before as usize * owners + owner] -= 1;
         }
-        *self.count(place.segment.0, owner) += 1;
+        by_segment[place.segment.0 as usize * owners + owner] += 1;
     }
 
     #[inline]
@@ -155,19 +181,19 @@ impl Port for Keeper<'_> {
         Erase::Done
     }
 
-    fn cleans(&mut self, victim: Segment, addresses: impl Iterator<Item = u64>) {
+    fn cleans(&mut self, victim: Segment, valid: Valid, addresses: impl Iterator<Item = u64>) {
         let Some(drop) = self.drop else { return };
         let is_free =
             |(owner, of_victim): (Owner, u64)| of_victim == 0 || owner.valid >= owner.guarantee + of_victim;
-        self.drops_victim = drop == Drop::Segment && self.of_segment(victim).all(is_free);
+        self.drops_victim = drop == Drop::Segment && self.of_segment(victim, valid).all(is_free);
         if self.dirty.is_some() {
-            self.collect_dirty(addresses, drop);
+            self.collect_dirty(addresses, drop, valid.in_log);
             self.write_back();
         }
     }
 
-    fn excess(&self, segment: Segment) -> f64 {
-        let droppable = self.of_segment(segment).map(|(owner, count)| {
+    fn excess(&self, segment: Segment, valid: Valid) -> f64 {
+        let droppable = self.of_segment(segment, valid).map(|(owner, count)| {
             let above = owner.valid.saturating_sub(owner.guarantee);
             count as f64 * above as f64 / owner.valid.max(1) as f64
         });
@@ -175,9 +201,9 @@ impl Port for Keeper<'_> {
     }
 
     #[inline]
-    fn keeps(&mut self, address: u64, _: u64) -> bool {
+    fn keeps(&mut self, address: u64, in_log: u64) -> bool {
         let block = Block(address as u32);
-        let owner = self.owners[self.owner(block)];
+        let owner = self.owner_at(self.owner(block), in_log);
         let is_dropped = match self.drop {
             None => false,
             Some(Drop::Page) => owner.valid > owner.guarantee,

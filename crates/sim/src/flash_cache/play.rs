@@ -11,10 +11,13 @@ use weir_policy::admission::Admission;
 use weir_policy::eviction::{AccessKind, Block, CacheSize, Insertion};
 use weir_policy::reclaim::Reclaim;
 
+/// Accesses whose state is read together, before the first of them is played.
+const PREFETCHED: usize = 32;
+
 /// Plays a trace to an initially empty cache on flash.
 ///
-/// Memory per block of the trace: 12 bytes, that of the eviction policy, and 8 bytes more with write-back;
-/// per block of the flash 4.1 bytes.
+/// Memory per block of the trace: 4 bytes, 5 more with several containers, that of the eviction policy, and 8
+/// more with write-back; per block of the flash 4.1 bytes.
 ///
 /// # Errors
 /// Fails if the cache cannot be set up, or if the log cannot go on.
@@ -127,9 +130,13 @@ impl<'t> Player<'t> {
     /// Plays the whole trace; counts from the request after the warm-up on.
     pub(super) fn play(&mut self, warm_up: usize) -> Result<(), FlashCacheError> {
         let trace = self.trace;
-        let (mut first, mut to_warm) = (0, warm_up);
+        let (mut first, mut to_warm, mut prefetched) = (0, warm_up, 0);
         for (requests, trimmed) in trace.request_runs() {
             for request in requests {
+                if first >= prefetched {
+                    prefetched = (first + PREFETCHED).min(trace.accesses().len());
+                    self.prefetch(&trace.accesses()[first..prefetched]);
+                }
                 self.play_request(*request, first)?;
                 first = request.end();
                 if to_warm > 0 {
@@ -144,15 +151,24 @@ impl<'t> Player<'t> {
         Ok(())
     }
 
+    /// Reads what accesses will need.
+    fn prefetch(&self, blocks: &[Block]) {
+        self.log.prefetch(blocks.iter().map(|block| block.0.into()));
+        self.lists.iter().for_each(|list| list.prefetch(blocks));
+        if self.admission.is_some() {
+            // Only the loads count.
+            std::hint::black_box(blocks.iter().fold(0, |all, block| all ^ self.trace.keys()[block.index()]));
+        }
+    }
+
     fn play_request(&mut self, request: Request, first: usize) -> Result<(), FlashCacheError> {
         let (trace, used) = (self.trace, request.used());
-        let described = trace.admission_request(request, first);
-        self.first.get_or_insert(described.at);
-        self.last = described.at;
-        let mut admitted = self.budget.as_mut().is_none_or(|budget| budget.is_left(described.at));
+        self.first.get_or_insert(request.at());
+        self.last = request.at();
+        let mut admitted = self.budget.as_mut().is_none_or(|budget| budget.is_left(request.at()));
         if let Some(admission) = &mut self.admission {
             // The policy sees every request.
-            admitted &= admission.request(described);
+            admitted &= admission.request(trace.admission_request(request, first));
         }
         let written = self.outcome.cache_writes();
         let blocks = &trace.accesses()[first..request.end()];
@@ -257,6 +273,12 @@ impl<'t> Player<'t> {
         request.map_or(Ok(()), |request| self.play_request(request, index))
     }
 
+    /// Returns the containers.
+    #[cfg(test)]
+    pub(super) fn owners(&self) -> Vec<Owner> {
+        self.keeper.owners_at(self.log.valid())
+    }
+
     /// Whether a block is in the cache.
     #[cfg(test)]
     pub(super) fn contains(&self, block: Block) -> bool {
@@ -271,8 +293,9 @@ impl<'t> Player<'t> {
             cache.back_end_evicted = self.keeper.written_back;
         }
         cache.dirty = self.keeper.dirty.as_ref().map_or(0, Dirty::len);
-        let containers = self.keeper.owners.iter().zip(&self.capacities).zip(self.by_owner);
-        let containers = containers.map(|((owner, capacity), counts)| (*capacity, *owner, counts));
+        let owners = self.keeper.owners_at(self.log.valid());
+        let containers = owners.into_iter().zip(&self.capacities).zip(self.by_owner);
+        let containers = containers.map(|((owner, capacity), counts)| (*capacity, owner, counts));
         FlashCacheOutcome::new(Measured {
             write_hits: self.write_hits,
             done,

@@ -264,10 +264,10 @@ proptest! {
         let records: Vec<_> = blocks.iter().map(|block| record(Op::Write, *block, 1)).collect();
         let trace = load(&records);
         let mut player = Player::new(&trace, &plan).expect("a cache");
-        let mut most = vec![0; player.keeper.owners.len()];
+        let mut most = vec![0; player.owners().len()];
         for end in 0..trace.requests() {
             player.play_one(end).expect("it goes on");
-            for (most, owner) in most.iter_mut().zip(&player.keeper.owners) {
+            for (most, owner) in most.iter_mut().zip(player.owners()) {
                 *most = owner.valid.max(*most);
                 // Once so much was cached, it stays; nothing is trimmed here.
                 prop_assert!(owner.valid >= owner.guarantee.min(*most), "{:?}", owner);
