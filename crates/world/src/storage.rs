@@ -42,7 +42,39 @@ pub struct Storage {
 #[derive(Clone, Debug)]
 struct Page {
     live: Rc<[u8; PAGE]>,
-    durable: Rc<[u8; PAGE]>,
+    /// `None` if they are the live bytes.
+    durable: Option<Rc<[u8; PAGE]>>,
+}
+
+impl Page {
+    fn durable(&self) -> &Rc<[u8; PAGE]> {
+        self.durable.as_ref().unwrap_or(&self.live)
+    }
+
+    /// Writes a part of the live or the durable bytes, or of both.
+    fn put(&mut self, within: usize, bytes: &[u8], side: Side) {
+        let is_whole = bytes.len() == PAGE;
+        let target = match side {
+            Side::Both if is_whole || self.durable.is_none() => {
+                self.durable = None;
+                &mut self.live
+            }
+            Side::Both => {
+                self.put(within, bytes, Side::Live);
+                return self.put(within, bytes, Side::Durable);
+            }
+            Side::Live => {
+                self.durable.get_or_insert_with(|| Rc::clone(&self.live));
+                &mut self.live
+            }
+            Side::Durable => self.durable.get_or_insert_with(|| Rc::clone(&self.live)),
+        };
+        match <&[u8; PAGE]>::try_from(bytes) {
+            // A shared page is not copied first, to be overwritten.
+            Ok(whole) if Rc::get_mut(target).is_none() => *target = Rc::new(*whole),
+            _ => Rc::make_mut(target)[within..within + bytes.len()].copy_from_slice(bytes),
+        }
+    }
 }
 
 /// Bytes of a write.
@@ -87,10 +119,11 @@ fn sectors(range: &Range<u64>) -> Range<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Live,
     Durable,
+    Both,
 }
 
 impl Storage {
@@ -162,8 +195,7 @@ impl Storage {
             let (start, end) = (page.0.max(gone.start), (page.0 + BLOCK).min(gone.end));
             let (zeros, all) =
                 (vec![0; (end - start) as usize], DamagedSectors::first((end - start) / SECTOR));
-            self.put(start, &zeros, &all, Side::Live);
-            self.put(start, &zeros, &all, Side::Durable);
+            self.put(start, &zeros, &all, Side::Both);
         }
         self.len = len.0;
     }
@@ -180,7 +212,7 @@ impl Storage {
 
     /// Reads what would remain if the power failed now and nothing cached survived.
     pub fn read_durable(&self, at: DeviceOffset, bytes: &mut [u8]) {
-        self.get(at.0, bytes, |page| &page.durable);
+        self.get(at.0, bytes, |page| page.durable());
     }
 
     fn get(&self, at: u64, bytes: &mut [u8], side: fn(&Page) -> &[u8; PAGE]) {
@@ -222,11 +254,12 @@ impl Storage {
     fn write_live(&mut self, at: DeviceOffset, bytes: &[u8], spoilt: &DamagedSectors, fua: bool) -> bool {
         self.writes += 1;
         self.len = self.len.max(at.0 + bytes.len() as u64);
-        self.put(at.0, bytes, spoilt, Side::Live);
         let volatile = self.write_cache && !fua;
-        if !volatile {
+        if volatile {
+            self.put(at.0, bytes, spoilt, Side::Live);
+        } else {
             self.forget_older(at.0..at.0 + bytes.len() as u64);
-            self.put(at.0, bytes, spoilt, Side::Durable);
+            self.put(at.0, bytes, spoilt, Side::Both);
         }
         volatile
     }
@@ -265,24 +298,16 @@ impl Storage {
     }
 
     fn put(&mut self, at: u64, bytes: &[u8], spoilt: &DamagedSectors, side: Side) {
-        let marks = &mut self.damaged[side as usize];
-        if !(marks.is_empty() && spoilt.is_empty()) {
-            marks.put(sectors(&(at..at + bytes.len() as u64)), spoilt);
+        for (marks, of) in self.damaged.iter_mut().zip([Side::Live, Side::Durable]) {
+            let is_meant = side == of || side == Side::Both;
+            if is_meant && !(marks.is_empty() && spoilt.is_empty()) {
+                marks.put(sectors(&(at..at + bytes.len() as u64)), spoilt);
+            }
         }
         for (number, within, part) in pages_of(at, bytes.len()) {
-            let page = self.pages.entry(number).or_insert_with(|| {
-                let zeros = Rc::new([0; PAGE]);
-                Page { live: Rc::clone(&zeros), durable: zeros }
-            });
-            let target = match side {
-                Side::Live => &mut page.live,
-                Side::Durable => &mut page.durable,
-            };
-            match <&[u8; PAGE]>::try_from(&bytes[part.clone()]) {
-                // A shared page is not copied first, to be overwritten.
-                Ok(whole) if Rc::get_mut(target).is_none() => *target = Rc::new(*whole),
-                _ => Rc::make_mut(target)[within..within + part.len()].copy_from_slice(&bytes[part]),
-            }
+            let page = self.pages.entry(number);
+            let page = page.or_insert_with(|| Page { live: Rc::new([0; PAGE]), durable: None });
+            page.put(within, &bytes[part], side);
         }
     }
 
@@ -309,7 +334,9 @@ impl Storage {
         let Some(page) = self.pages.get_mut(&(at.0 / BLOCK)) else { return };
         let within = (at.0 % BLOCK) as usize;
         Rc::make_mut(&mut page.live)[within] ^= bits;
-        Rc::make_mut(&mut page.durable)[within] ^= bits;
+        if let Some(durable) = &mut page.durable {
+            Rc::make_mut(durable)[within] ^= bits;
+        }
         for side in &mut self.damaged {
             side.put(sectors(&(at.0..at.0 + 1)), spoilt);
         }
@@ -379,7 +406,7 @@ impl Storage {
         for write in &writes {
             for (number, ..) in pages_of(write.at, write.bytes.len()) {
                 if let Some(page) = self.pages.get_mut(&number) {
-                    page.live = Rc::clone(&page.durable);
+                    page.live = page.durable.take().unwrap_or_else(|| Rc::clone(&page.live));
                 }
             }
         }
