@@ -18,5 +18,6 @@ mod metered_world;
 pub mod migrations;
 pub mod noise;
 pub mod outcome;
+mod phases;
 pub mod pool;
 pub mod run;

@@ -9,6 +9,7 @@ use super::outcome::{
     Commands, DeviceOutcome, DeviceWindow, DirectionOutcome, EstimateOutcome, Outcome, Window, loads, shares,
     shares_of,
 };
+use super::phases::{Due, Length, Phases};
 use crate::load::ramp::{Ramp, RampArrivals, RampRecorder};
 use crate::load::{ClientAction, Transferred};
 use crate::responses::ResponseHistogram;
@@ -133,6 +134,7 @@ pub(super) struct PlaceRun<'p> {
     plan: &'p Plan,
     /// Start of the load.
     start: Nanos,
+    phases: Phases,
     /// Start of the measurement.
     measurement_start: Option<Nanos>,
     measurement_end: Option<Nanos>,
@@ -191,8 +193,11 @@ impl<'p> PlaceRun<'p> {
             }
             Mode::Open | Mode::Closed(_) => None,
         };
+        let Plan { duration, warm_up, requests, windows, .. } = *plan;
+        let length = Length { duration, warm_up, requests, windows };
         let mut run = Self {
             start: machine.now(),
+            phases: Phases::new(length, machine.now()),
             machine,
             plan,
             measurement_start: None,
@@ -231,28 +236,9 @@ impl<'p> PlaceRun<'p> {
         self.machine.now() - self.start
     }
 
-    /// Returns the time when `part` of `of` parts of the plan's duration have passed.
-    fn due(&self, part: u64, of: u64) -> Nanos {
-        let (duration, of) = (self.plan.duration.0, of.max(1));
-        // Wide divisions are slow, and this is asked for several times at each event.
-        let time = match duration.checked_mul(part) {
-            Some(product) => product.div_ceil(of),
-            None => (u128::from(duration) * u128::from(part)).div_ceil(u128::from(of)) as u64,
-        };
-        self.start + Nanos(time)
-    }
-
-    /// Reports whether `part` of `of` parts of the plan are done.
-    fn is_past(&self, part: u64, of: u64) -> bool {
-        let requests = u128::from(self.plan.requests) * u128::from(part);
-        self.machine.now() >= self.due(part, of) || u128::from(self.arrived) * u128::from(of) >= requests
-    }
-
-    fn is_warm(&self) -> bool {
-        match self.plan.warm_up {
-            Some(warm_up) => self.since_start() >= warm_up,
-            None => self.is_past(1, 3),
-        }
+    /// Whether a phase has ended.
+    fn is_past(&self, due: Due) -> bool {
+        due.is_past(self.machine.now(), self.arrived)
     }
 
     /// Handles everything that is due now. Returns the time of the next event; `None` at the end of the run.
@@ -281,18 +267,16 @@ impl<'p> PlaceRun<'p> {
 
     /// Begins and ends the measurement and the windows when they are due.
     fn update_phase(&mut self) {
-        if self.measurement_start.is_none() && self.is_warm() {
+        if self.measurement_start.is_none() && self.is_past(self.phases.warm_up) {
             self.at_warm = self.mark();
             self.measurement_start = Some(self.machine.now());
             let recorded = (0..).map(DeviceId).zip(&mut self.machine.environment.written);
             recorded.for_each(|(id, writes)| *writes = self.flash.contains(id).then(Vec::new));
         }
-        if self.measurement_end.is_none()
-            && self.is_past(self.windows.len() as u64 + 1, self.plan.windows.into())
-        {
+        if self.measurement_end.is_none() && self.is_past(self.phases.window) {
             self.end_window();
         }
-        if self.measurement_end.is_none() && self.is_past(1, 1) {
+        if self.measurement_end.is_none() && self.is_past(self.phases.run) {
             self.at_end = self.mark();
             self.measurement_end = Some(self.machine.now());
             self.written = self.machine.environment.written.iter_mut().map(Option::take).collect();
@@ -312,9 +296,7 @@ impl<'p> PlaceRun<'p> {
         let mut until = self.machine.next().into_iter().chain(self.reply_deadline()).min();
         let mut no_later_than = |at: Option<Nanos>| until = until.into_iter().chain(at).min();
         if self.measurement_end.is_none() {
-            let window = self.due(self.windows.len() as u64 + 1, self.plan.windows.into());
-            let warm = self.plan.warm_up.map_or(self.due(1, 3), |warm_up| self.start + warm_up);
-            no_later_than([window, warm, self.due(1, 1)].into_iter().filter(later).min());
+            no_later_than(self.phases.next(now));
             no_later_than(match &self.plan.mode {
                 Mode::Open => self.next.map(|next| self.start + next.at),
                 Mode::Closed(steps) => {
@@ -500,6 +482,7 @@ impl<'p> PlaceRun<'p> {
             devices: self.device_windows(&meters),
         });
         self.at_window = mark;
+        self.phases.begin_window(self.windows.len());
     }
 
     fn device_windows(&self, meters: &[Meter]) -> Vec<DeviceWindow> {
