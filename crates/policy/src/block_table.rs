@@ -186,6 +186,13 @@ impl BlockTable {
         self.find(at).map_or(0, |(page, low)| self.btes[page][low].counter)
     }
 
+    /// Reads what an access to a block will need. Changes nothing.
+    #[inline]
+    pub fn prefetch(&self, at: BlockAddress) {
+        // Only the loads count.
+        std::hint::black_box(self.counter(at));
+    }
+
     /// Whether a block has the flag.
     #[inline]
     pub fn has(&self, at: BlockAddress, flag: Flags) -> bool {

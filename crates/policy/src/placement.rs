@@ -41,7 +41,7 @@ pub use wardrop::Wardrop;
 pub use weighted_stripe::WeightedStripe;
 
 use std::fmt;
-use weir_model::{DeviceId, Nanos};
+use weir_model::{BlockRange, DeviceId, ExtentKey, ExtentSize, Nanos};
 
 /// The events and questions that a policy subscribes to. Those it does not subscribe to cost requests
 /// nothing.
@@ -89,6 +89,13 @@ pub trait Placement: fmt::Debug + Send {
     /// Returns which of several places reads go to. Called once.
     fn read_from(&self) -> ReadFrom {
         ReadFrom::default()
+    }
+
+    /// Reads what noting an access to these blocks will need, so that the processor waits for it while it
+    /// waits for the map. Changes nothing. For policies with much state per block or extent that subscribe to
+    /// accesses.
+    fn prefetch(&self, key: ExtentKey, blocks: BlockRange, extent: ExtentSize) {
+        let _ = (key, blocks, extent);
     }
 
     /// Notes an access to blocks: called once for each part of a request that is in one extent, when its

@@ -108,6 +108,7 @@ impl Engine {
     #[inline]
     fn begin_piece<M: Memory>(&mut self, piece: Piece, memory: &mut M) {
         let (key, range, is_read) = (piece.key, piece.range, piece.work == Work::Read);
+        self.data.base.host.policies.prefetch(key, range, self.data.base.core.map.extent());
         let id = self.data.base.requests.insert_piece(piece);
         if is_read {
             self.data.start_read(id, memory);

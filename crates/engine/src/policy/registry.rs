@@ -9,7 +9,7 @@ use crate::policy::harm::Evaluation;
 use crate::policy::index::PolicyIndex;
 use crate::policy::rounds::Rounds;
 use std::collections::BTreeMap;
-use weir_model::{Nanos, VolumeId};
+use weir_model::{BlockRange, ExtentKey, ExtentSize, Nanos, VolumeId};
 use weir_policy::harm::MoveControl;
 use weir_policy::placement::{Placement, ReadFrom, Subscriptions, TunedPolicy};
 
@@ -75,6 +75,15 @@ impl Policies {
     #[inline]
     pub(crate) fn watches(&self, volume: VolumeId) -> Subscriptions {
         self.all[self.index_of(volume).0].watches
+    }
+
+    /// Has the volume's policy read what noting an access will need.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: ExtentKey, blocks: BlockRange, extent: ExtentSize) {
+        let registered = &self.all[self.index_of(key.volume).0];
+        if registered.watches.accesses {
+            registered.policy.prefetch(key, blocks, extent);
+        }
     }
 
     /// Returns the read preference of the volume's policy.

@@ -31,6 +31,7 @@
 mod areas;
 mod copies;
 mod explain;
+mod extent_blocks;
 mod plan;
 mod recency;
 mod resident_list;
@@ -43,8 +44,8 @@ use super::{
 use crate::block_table::{BlockAddress, Flags, inverse_bitmap};
 use crate::{BlockTable, Lru};
 use areas::{Areas, Extent};
+use extent_blocks::ExtentBlocks;
 use resident_list::ResidentBlocks;
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 use weir_model::{BlockRange, DeviceId, ExtentIndex, ExtentKey, ExtentSize, Nanos, PlaceId, PlaceKind};
 
@@ -92,15 +93,12 @@ const EXTENTS_PER_ROUND: usize = 128;
 /// access.
 const WAITING_METADATA_MAX: usize = 1 << 14;
 
-/// Blocks of an extent to be remapped, starting with the next one to request.
+/// Blocks of an extent to be remapped.
 #[derive(Clone, Debug)]
 struct Update {
     key: ExtentKey,
-    blocks: Offsets,
+    blocks: ExtentBlocks,
 }
-
-/// Blocks of an extent: mostly few, and all of a period's updates are planned anew each period.
-type Offsets = SmallVec<[u16; 16]>;
 
 /// The state of the policy.
 #[derive(Clone, Debug)]
@@ -234,7 +232,7 @@ impl Hystor {
             }
             let waiting = self.waiting_metadata.pop_front();
             let Some(mut update) = waiting.or_else(|| self.next_planned(context)) else { return };
-            let run = first_run(&update.blocks);
+            let run = update.blocks.take_run();
             if self.areas.resident_blocks() + u64::from(run.count) > quota.remap {
                 self.evict(context, fast, run.count);
             }
@@ -243,7 +241,6 @@ impl Hystor {
             let seen = Extent::of(&context.map.places(update.key), fine(fast));
             let all = context.extent.blocks();
             self.areas.add_resident(update.key, seen.with_clean(run.count, all));
-            update.blocks.drain(..usize::from(run.count));
             if !update.blocks.is_empty() {
                 self.updates.push_back(update);
             }
@@ -254,8 +251,9 @@ impl Hystor {
     fn next_planned(&mut self, context: &PolicyContext<'_>) -> Option<Update> {
         let Self { table, updates, .. } = self;
         while let Some(mut update) = updates.pop_front() {
+            let key = update.key;
             update.blocks.retain(|block| {
-                let at = address(update.key, *block, context.extent);
+                let at = address(key, block, context.extent);
                 !(table.has(at, Flags::METADATA) && table.has(at, Flags::RESIDENT))
             });
             if !update.blocks.is_empty() {
@@ -366,13 +364,6 @@ fn whole_range(context: &PolicyContext<'_>) -> BlockRange {
     BlockRange { first: 0, count: context.extent.blocks() }
 }
 
-/// Returns the run of consecutive blocks at the beginning of a sorted list.
-fn first_run(blocks: &[u16]) -> BlockRange {
-    let first = blocks.first().copied().unwrap_or(0);
-    let count = blocks.iter().zip(first..).take_while(|(block, next)| *block == next).count() as u16;
-    BlockRange { first, count }
-}
-
 impl Placement for Hystor {
     fn name(&self) -> &'static str {
         "hystor"
@@ -397,6 +388,11 @@ impl Placement for Hystor {
 
     fn read_from(&self) -> ReadFrom {
         self.read_from
+    }
+
+    fn prefetch(&self, key: ExtentKey, blocks: BlockRange, extent: ExtentSize) {
+        self.table.prefetch(address(key, blocks.first, extent));
+        self.areas.prefetch(key);
     }
 
     fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {

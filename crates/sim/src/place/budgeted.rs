@@ -1,7 +1,7 @@
 //! A policy with a budget of bytes that it may write to flash per day.
 
 use crate::write_budget::WriteBudget;
-use weir_model::{BLOCK, Bytes, DeviceId, DeviceSet};
+use weir_model::{BLOCK, BlockRange, Bytes, DeviceId, DeviceSet, ExtentKey, ExtentSize};
 use weir_policy::placement::{
     Access, Action, KeptPlaces, Placement, PolicyContext, Question, ReadFrom, Reasons, Subscriptions, WriteTo,
 };
@@ -82,6 +82,10 @@ impl Placement for BudgetedPolicy {
 
     fn read_from(&self) -> ReadFrom {
         self.policy.read_from()
+    }
+
+    fn prefetch(&self, key: ExtentKey, blocks: BlockRange, extent: ExtentSize) {
+        self.policy.prefetch(key, blocks, extent);
     }
 
     fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {

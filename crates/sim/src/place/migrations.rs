@@ -1,7 +1,7 @@
 //! Counts the requests that a policy migrates.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_model::{DeviceId, ExtentKey, Nanos, Op};
+use weir_model::{BlockRange, DeviceId, ExtentKey, ExtentSize, Nanos, Op};
 use weir_policy::placement::{
     Access, Action, KeptPlaces, Placement, PolicyContext, Question, ReadFrom, Reasons, Subscriptions, WriteTo,
 };
@@ -76,6 +76,10 @@ impl Placement for LoggedPolicy {
 
     fn read_from(&self) -> ReadFrom {
         self.policy.read_from()
+    }
+
+    fn prefetch(&self, key: ExtentKey, blocks: BlockRange, extent: ExtentSize) {
+        self.policy.prefetch(key, blocks, extent);
     }
 
     fn accessed(&mut self, context: &mut PolicyContext<'_>, access: &Access) {

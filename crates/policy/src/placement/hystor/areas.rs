@@ -87,6 +87,11 @@ impl Areas {
         self.extents.get(key).filter(|(of, _)| *of == area).map(|(_, extent)| extent)
     }
 
+    /// Reads what noting a use will need. Changes nothing.
+    pub(super) fn prefetch(&self, key: ExtentKey) {
+        self.extents.prefetch(key);
+    }
+
     /// Notes a use: the extent goes to the top of its list.
     pub(super) fn touch(&mut self, key: ExtentKey) {
         self.extents.touch(key);

@@ -1,7 +1,7 @@
 //! The plan of a period: the costly blocks that are to be copied.
 
 use super::super::PolicyContext;
-use super::{Hystor, Offsets, Quota, Update, fine};
+use super::{ExtentBlocks, Hystor, Quota, Update, fine};
 use crate::block_table::{BTES, BlockBits, Candidates};
 use std::ops::ControlFlow;
 use weir_model::{BLOCK, DeviceId, ExtentIndex, ExtentKey, ExtentSize};
@@ -53,33 +53,17 @@ impl CostlyExtents {
         self.order.iter().copied().take(self.count)
     }
 
-    /// Returns the costly blocks of an extent, or those that are not resident, in order of address: the most
-    /// costly ones, at most `most`.
-    fn blocks_of(&self, nth: u8, all: bool, most: usize, found: &Candidates<'_>) -> Offsets {
+    /// Returns the costly blocks of an extent, or those that are not resident: the most costly ones, at most
+    /// `most`.
+    fn blocks_of(&self, nth: u8, all: bool, most: usize, found: &Candidates<'_>) -> ExtentBlocks {
         let bits = if all { &self.blocks } else { &self.new };
-        let (first, end) = (u16::from(nth) << self.shift, (u16::from(nth) + 1) << self.shift);
-        let mut blocks = Offsets::new();
-        for word in first / 64..end.div_ceil(64) {
-            let from = first.saturating_sub(64 * word);
-            let mut left = bits[usize::from(word)] >> from << from;
-            while left != 0 {
-                let block = 64 * word + left.trailing_zeros() as u16;
-                if block >= end {
-                    break;
-                }
-                blocks.push(block - first);
-                left &= left - 1;
-            }
+        let (first, count) = (u16::from(nth) << self.shift, 1 << self.shift);
+        let blocks = ExtentBlocks::of_sub_region(bits, first, count);
+        if blocks.len() <= most {
+            return blocks;
         }
-        if blocks.len() > most {
-            let is_wanted = |block: &u16| blocks.binary_search(block).is_ok();
-            let of_extent = found.blocks().filter(|block| (first..end).contains(block));
-            let mut costliest: Offsets =
-                of_extent.map(|block| block - first).filter(is_wanted).take(most).collect();
-            costliest.sort_unstable();
-            blocks = costliest;
-        }
-        blocks
+        let of_extent = found.blocks().filter(|block| (first..first + count).contains(block));
+        of_extent.map(|block| block - first).filter(|block| blocks.contains(*block)).take(most).collect()
     }
 }
 

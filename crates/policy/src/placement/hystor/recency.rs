@@ -99,6 +99,16 @@ impl Recency {
         (group.area(at) == Some(area)).then(|| &mut group.extents[at])
     }
 
+    /// Reads what noting a use will need. Changes nothing.
+    #[inline]
+    pub(super) fn prefetch(&self, key: ExtentKey) {
+        if let Some((group, at)) = self.find(key) {
+            let group = &self.groups[group as usize];
+            // Only the loads count.
+            std::hint::black_box((group.members, group.last_uses[at]));
+        }
+    }
+
     /// Notes a use of an extent, whichever area it is in.
     #[inline]
     pub(super) fn touch(&mut self, key: ExtentKey) {
