@@ -394,7 +394,7 @@ fn sweep(name: &str, args: &ReproArgs) -> Result<Vec<sweeps::Sweeps>, Failure> {
         let message = format!("no sweep is declared for {name}{}", only.unwrap_or_default());
         return Err(Failure::usage(
             message,
-            "hec and log-on-log have sweeps; the latter's replay --recordings",
+            "asymmetry, hec and log-on-log have sweeps; the last one's replay --recordings",
         ));
     }
     Ok(swept)

@@ -53,7 +53,7 @@ pub struct FsArgs {
     pub eviction: Vec<String>,
     /// Weigh accesses per byte by N beside recency; several, separated by commas (trident)
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [OMEGA], help_heading = POLICIES)]
-    #[arg(value_parser = omega)]
+    #[arg(value_parser = omega, allow_negative_numbers = true)]
     pub omega: Vec<f64>,
     /// Compare these distribution policies, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "trident")]

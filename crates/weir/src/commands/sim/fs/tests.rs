@@ -125,5 +125,6 @@ fn impossible_arguments_are_refused_with_a_way_out() {
     assert!(refused(&["fs", "untar", "--nvm", "much"]).contains("or none"));
     assert!(refused(&["fs", "untar", "--nvm", "1KiB"]).contains("1 KiB is too small: write 4 KiB or more"));
     assert!(refused(&["fs", "untar", "--tier", "nvm=1KiB"]).contains("1 KiB is too small"));
+    assert!(refused(&["fs", "untar", "--omega", "-3"]).contains("write a number from 0 to 1e15"));
     assert!(Words::try_parse_from(["fs", "untar", "--tier", "nvm=1.3MiB"]).is_ok(), "rounded down");
 }
