@@ -87,7 +87,8 @@ pub struct MountArgs {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub passthrough: Passthrough,
     /// Weigh accesses per byte by N beside recency when files leave the region (see weir sim fs --omega)
-    #[arg(long, value_name = "N", value_parser = omega, allow_negative_numbers = true, default_value_t = OMEGA)]
+    #[arg(long, value_name = "N", value_parser = omega, default_value_t = OMEGA)]
+    #[arg(allow_negative_numbers = true)]
     pub omega: f64,
     /// Leave out a tier whose directory is lost: its files cannot be read, and nothing is changed (implies
     /// --read-only)
