@@ -108,9 +108,9 @@ impl Engine {
     #[inline]
     fn begin_piece<M: Memory>(&mut self, piece: Piece, memory: &mut M) {
         let (key, range, is_read) = (piece.key, piece.range, piece.work == Work::Read);
-        self.data.base.host.policies.prefetch(key, range, self.data.base.core.map.extent());
         let id = self.data.base.requests.insert_piece(piece);
         if is_read {
+            self.data.base.host.policies.prefetch(key, range, self.data.base.core.map.extent());
             self.data.start_read(id, memory);
         } else if self.data.base.requests.locks.lock(key, range, id) {
             self.data.start_write(id, memory);
