@@ -238,6 +238,19 @@ fn containers_keep_their_guarantees() {
     assert_eq!(play(&trace, &all).map(drop), Err(FlashCacheError::Containers { capacity: 200 }));
 }
 
+/// Of one container, too, the excess decides which segment is cleaned.
+#[test]
+fn excess_of_the_only_container_is_weighed() {
+    let trace = load(&random_writes(20_000, 400));
+    let by = |excess| {
+        let mut plan = tight(200, gc(0.5));
+        plan.log.victims = Victims::Weighted(reclaim::Weights { space: 1.0, age: 0.0, excess });
+        play(&trace, &plan).expect("a cache").flash.pages
+    };
+    let (without, with) = (by(0.0), by(2.0));
+    assert!(with.dropped > without.dropped, "full segments are cleaned first: {with:?}, {without:?}");
+}
+
 #[test]
 fn too_little_flash_is_refused() {
     let trace = load(&random_writes(100, 50));

@@ -35,8 +35,16 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn read(storage: &Storage, sector: u64) -> u8 {
+    whole(sector, |at, bytes| storage.read(at, bytes))
+}
+
+fn read_durable(storage: &Storage, sector: u64) -> u8 {
+    whole(sector, |at, bytes| storage.read_durable(at, bytes))
+}
+
+fn whole(sector: u64, read: impl Fn(DeviceOffset, &mut [u8])) -> u8 {
     let mut bytes = [0; SECTOR as usize];
-    storage.read(DeviceOffset(sector * SECTOR), &mut bytes);
+    read(DeviceOffset(sector * SECTOR), &mut bytes);
     assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} torn within");
     bytes[0]
 }
@@ -100,6 +108,7 @@ proptest! {
                     for (number, sector) in twin.iter_mut().enumerate() {
                         let found = read(&storage, number as u64);
                         prop_assert!(sector.durable.iter().any(|d| d.0 == found), "sector {}", number);
+                        prop_assert_eq!(read_durable(&storage, number as u64), found, "sector {}", number);
                         *sector = SectorModel { live: found, durable: vec![(found, true)] };
                     }
                 }
@@ -132,6 +141,20 @@ fn without_a_cache_every_write_is_durable() {
     let mut bytes = [0; 512];
     storage.read_durable(DeviceOffset(0), &mut bytes);
     assert_eq!(bytes, [1; 512]);
+}
+
+#[test]
+fn rot_is_in_live_and_durable_bytes() {
+    for fua in [true, false] {
+        let mut storage = Storage::new(Bytes(4096), true);
+        storage.write(DeviceOffset(0), &[1; 512], fua);
+        storage.rot(DeviceOffset(3), 6);
+        let (mut live, mut durable) = ([0; 4], [0; 4]);
+        storage.read(DeviceOffset(0), &mut live);
+        storage.read_durable(DeviceOffset(0), &mut durable);
+        let written = u8::from(fua);
+        assert_eq!((live, durable), ([1, 1, 1, 7], [written, written, written, written ^ 6]));
+    }
 }
 
 #[test]
