@@ -91,9 +91,9 @@ pub trait Placement: fmt::Debug + Send {
         ReadFrom::default()
     }
 
-    /// Reads what noting an access to these blocks will need, so that the processor waits for it while it
-    /// waits for the map. Changes nothing. For policies with much state per block or extent that subscribe to
-    /// accesses.
+    /// Reads what noting a read of these blocks will need, so that the processor waits for it while it waits
+    /// for the map. Called before each read, of policies that subscribe to accesses; changes nothing. For
+    /// those with much state per block or extent.
     fn prefetch(&self, key: ExtentKey, blocks: BlockRange, extent: ExtentSize) {
         let _ = (key, blocks, extent);
     }
