@@ -44,7 +44,7 @@ pub enum Erase {
     InFlight,
 }
 
-/// How much is valid.
+/// The valid pages of a segment, and of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Valid {
     /// Number of valid pages in the segment.

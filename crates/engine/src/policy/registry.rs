@@ -77,7 +77,7 @@ impl Policies {
         self.all[self.index_of(volume).0].watches
     }
 
-    /// Has the volume's policy read what noting an access will need.
+    /// Lets the volume's policy read what it needs to note an access, before the map is read.
     #[inline]
     pub(crate) fn prefetch(&self, key: ExtentKey, blocks: BlockRange, extent: ExtentSize) {
         let registered = &self.all[self.index_of(key.volume).0];

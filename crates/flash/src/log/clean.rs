@@ -29,11 +29,11 @@ impl<M: AddressMap, R: Reclaim> Log<M, R> {
             if cleaned == most {
                 return Err(self.stuck(cleaned));
             }
-            let excess = |segment| {
+            let mut excess = |segment| {
                 let in_segment = self.segments.get(segment).valid;
                 port.excess(segment, Valid { in_segment, in_log: self.valid })
             };
-            let victim = self.policy.victim_of_owners(self.now, &mut { excess });
+            let victim = self.policy.victim_of_owners(self.now, &mut excess);
             let victim = victim.ok_or_else(|| self.stuck(cleaned))?;
             let target = self.copy_point(victim);
             self.clean(victim, target, port).ok_or_else(|| self.stuck(cleaned))?;

@@ -2,7 +2,7 @@
 
 use weir_model::Nanos;
 
-/// A part of the plan is done at this time, or with this many arrivals.
+/// When a part of a run ends: at this time, or with this many arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) at: Nanos,
@@ -10,7 +10,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// Whether it is done.
+    /// Whether the part has ended.
     #[inline]
     pub(super) fn is_past(self, now: Nanos, arrived: u64) -> bool {
         now >= self.at || arrived >= self.arrived
@@ -51,7 +51,7 @@ impl Phases {
         Self { length, start, warm_up, window, run: due(length, start, 1, 1) }
     }
 
-    /// Begins another window, after so many.
+    /// Begins the window after this many.
     pub(super) fn begin_window(&mut self, ended: usize) {
         self.window = due(self.length, self.start, ended as u64 + 1, self.length.windows.into());
     }
