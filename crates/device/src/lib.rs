@@ -39,7 +39,8 @@ pub use lossy::LossyOptions;
 pub use open::{Device, DeviceOptions, FileChange};
 pub use pace::{LATENESS_MAX, OVERRUNS_MAX, PaceStats};
 pub use reactor::{
-    Event, Listen, ListenerId, Poll, Reactor, ReactorOptions, Ring, SocketAccess, Waker, peer_process,
+    CpuLatency, Event, Listen, ListenerId, Poll, Reactor, ReactorOptions, Ring, SocketAccess, Waker,
+    peer_process,
 };
 pub use rescue::{Moved, RemovedFile, save_removed};
 pub use store::Devices;

@@ -12,6 +12,7 @@
 //! mover_share = "20%"      # optional
 //! extent_cache = "256MiB"  # optional
 //! poll = "auto"            # optional
+//! cpu_latency = "auto"     # optional
 //!
 //! [serve]                  # optional
 //! clients = 1024           # optional
@@ -50,7 +51,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use table::{Keys, MistakeLog, one_of};
-use weir_device::Poll;
+use weir_device::{CpuLatency, Poll};
 use weir_engine::{EXTRA_SPACE, MOVER_SHARE, Percent, QUIET_PERIOD, SpaceRules, WhenFull};
 use weir_model::{BLOCK, Bytes, DeviceClass, ExtentSize, Nanos};
 use weir_policy::harm::{MoveControl, Rules};
@@ -86,6 +87,8 @@ pub struct PoolFile {
     pub extent_cache: Bytes,
     /// How long the server polls for events before it sleeps.
     pub poll: Poll,
+    /// Whether the server keeps idle processors awake.
+    pub cpu_latency: CpuLatency,
     /// Limits for clients.
     pub serve: Limits,
     /// Devices in the order of the file: at least one, with distinct names and paths.
@@ -159,6 +162,7 @@ const POOL_KEYS: &[&str] = &[
     "extra_space",
     "extent_cache",
     "poll",
+    "cpu_latency",
 ];
 const DEVICE_KEYS: &[&str] =
     &["name", "path", "size", "pace", "class", "metadata", "durable", "volatile_cache", "deadline", "fault"];
@@ -238,6 +242,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
         let mover_share = pool.optional("mover_share", percent_or_none).unwrap_or(MOVER_SHARE);
         let extent_cache = pool.optional("extent_cache", |text| cache_size(text, extent)).unwrap_or_default();
         let poll = pool.optional("poll", poll).unwrap_or_default();
+        let cpu_latency = pool.optional("cpu_latency", cpu_latency).unwrap_or_default();
         let name = name?;
         Some(PoolFile {
             name,
@@ -250,6 +255,7 @@ pub fn parse(text: &str) -> Result<PoolFile, Mistakes> {
             mover_share,
             extent_cache,
             poll,
+            cpu_latency,
             serve,
             devices,
         })
@@ -303,6 +309,15 @@ fn poll(text: &str) -> Result<Poll, String> {
             _ => Err("\"auto\", \"off\", or a time up to \"10ms\", such as \"50us\"".into()),
         },
     }
+}
+
+/// Reads `cpu_latency`: whether the server keeps idle processors awake.
+fn cpu_latency(text: &str) -> Result<CpuLatency, String> {
+    one_of(text, &["auto", "low", "off"]).map(|word| match word {
+        "low" => CpuLatency::Low,
+        "off" => CpuLatency::Off,
+        _ => CpuLatency::Auto,
+    })
 }
 
 /// Reads how the pool behaves when space runs out.

@@ -5,6 +5,7 @@
 //! one system call.
 
 mod backend;
+mod cpu_latency;
 mod disk;
 mod listen;
 mod offload;
@@ -26,6 +27,8 @@ use crate::arena::Region;
 use crate::pace::PaceStats;
 use crate::{Arena, DeviceError, Devices};
 use backend::{Backend, Finished, Sleep, TurnContext};
+pub use cpu_latency::CpuLatency;
+use cpu_latency::LatencyRequest;
 use disk::{Disks, StartResult};
 pub use listen::peer_process;
 pub use polling::Poll;
@@ -64,6 +67,8 @@ pub struct ReactorOptions {
     pub workers: usize,
     /// How long to poll for events before sleeping. The plain ring always sleeps at once.
     pub poll: Poll,
+    /// Whether to keep idle processors awake.
+    pub cpu_latency: CpuLatency,
 }
 
 impl Default for ReactorOptions {
@@ -75,6 +80,7 @@ impl Default for ReactorOptions {
             signals: false,
             workers: 8,
             poll: Poll::default(),
+            cpu_latency: CpuLatency::default(),
         }
     }
 }
@@ -150,6 +156,7 @@ pub struct Reactor {
     signals: Signals,
     backend: Backend,
     polling: Polling,
+    cpu_latency: LatencyRequest,
     /// Events of commands that completed without the kernel's ring; the next `wait` reports them.
     ready: Vec<Event>,
     finished: Vec<Finished>,
@@ -177,6 +184,7 @@ impl Reactor {
             signals,
             backend,
             polling: Polling::new(options.poll),
+            cpu_latency: LatencyRequest::new(options.cpu_latency),
             ready: Vec::new(),
             finished: Vec::new(),
             not_send: PhantomData,
@@ -354,11 +362,15 @@ impl Reactor {
     /// than one means clients that do not wait for each answer: polling does not help them.
     pub fn record_answers(&mut self, answered: usize) {
         self.polling.record_answers(answered);
+        self.cpu_latency.record_answers(answered);
     }
 
     /// Polls for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
+        if self.disks.has_offloaded() {
+            self.polling.record_offload();
+        }
         let polled = sleep.at_most(self.polling.time(now));
         if polled > Nanos(0) && self.backend.may_poll() && !self.disks.has_offloaded() {
             let end = now + polled;
@@ -372,11 +384,21 @@ impl Reactor {
                 }
             }
         }
+        if events.len() == before
+            && let Some(limit) = self.cpu_latency.sleep_limit()
+        {
+            let rest = sleep.after(self.now() - now);
+            self.turn(Sleep::For(rest.at_most(limit)), events);
+            if events.len() == before {
+                self.cpu_latency.withdraw();
+            }
+        }
         if events.len() == before {
             self.turn(sleep.after(self.now() - now), events);
         }
         let has_event = events.len() > before;
         let ended = self.now();
+        self.cpu_latency.record_wait(ended, ended - now);
         self.polling.record_wait(ended, ended - now, has_event, polling::scheduler_stats);
     }
 

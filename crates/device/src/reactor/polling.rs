@@ -103,6 +103,15 @@ impl Polling {
         }
     }
 
+    /// Records that another thread copies a long write: it needs the processor, and will do so for the writes
+    /// that follow.
+    #[inline]
+    pub(super) fn record_offload(&mut self) {
+        if self.mode == Poll::Auto {
+            self.pipelined = PIPELINED_WAITS;
+        }
+    }
+
     /// Adapts to a wait that has ended, by an event or at its deadline. `time` is its length including
     /// polling; `scheduled` returns the scheduler's statistics of this thread.
     #[inline]
@@ -252,8 +261,11 @@ mod tests {
             polling.record_answers(1);
         }
         assert_eq!(polling.time(Nanos(0)), Nanos::micros(40), "each answer is waited for again");
+        polling.record_offload();
+        assert_eq!(polling.time(Nanos(0)), Nanos(0), "long writes are copied by another thread");
         let mut fixed = Polling::new(Poll::For(WITHIN));
         fixed.record_answers(9);
+        fixed.record_offload();
         assert_eq!(fixed.time(Nanos(0)), WITHIN, "this time was configured");
     }
 

@@ -240,6 +240,18 @@ fn poll_time_is_parsed() {
 }
 
 #[test]
+fn cpu_latency_is_parsed() {
+    let latency =
+        |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.cpu_latency);
+    assert_eq!(latency(""), Ok(CpuLatency::Auto));
+    for (word, mode) in [("auto", CpuLatency::Auto), ("low", CpuLatency::Low), ("off", CpuLatency::Off)] {
+        assert_eq!(latency(&format!("cpu_latency = \"{word}\"\n")), Ok(mode));
+    }
+    let wrong = mistake(&GOOD.replacen("name", "cpu_latency = \"on\"\nname", 1));
+    assert!(wrong.contains("one of \"auto\", \"low\", \"off\""), "{wrong}");
+}
+
+#[test]
 fn extent_cache_holds_at_least_one_extent() {
     let cache =
         |lines: &str| parse(&GOOD.replacen("name", &format!("{lines}name"), 1)).map(|pool| pool.extent_cache);

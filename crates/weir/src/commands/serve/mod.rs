@@ -121,8 +121,8 @@ fn serve(pool_file: &Path, args: &ServeArgs, ready: impl FnOnce(&Ready)) -> Resu
     let limits = fit_open_files(described.file.serve, described.file.devices.len());
     let mut arena = Arena::new(limits.memory() + described.file.extent_cache)?;
     let settings = settings(&described, &devices);
-    let poll = described.file.poll;
-    let reactor_options = ReactorOptions { signals: true, poll, ..ReactorOptions::default() };
+    let (poll, cpu_latency) = (described.file.poll, described.file.cpu_latency);
+    let reactor_options = ReactorOptions { signals: true, poll, cpu_latency, ..ReactorOptions::default() };
     let reactor = Reactor::new(&reactor_options, devices, &arena)?;
     let options = Options {
         space: described.file.space.clone(),

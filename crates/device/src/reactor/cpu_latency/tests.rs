@@ -1,0 +1,207 @@
+use super::super::{Reactor, ReactorOptions, Ring};
+use super::*;
+
+/// A request whose device is a file, and a clock.
+struct Rig {
+    dir: tempfile::TempDir,
+    latency: LatencyRequest,
+    now: Nanos,
+}
+
+impl Rig {
+    fn new(mode: CpuLatency) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let device = dir.path().join("latency");
+        std::fs::write(&device, []).unwrap();
+        Self { dir, latency: LatencyRequest::with(mode, &device), now: Nanos::secs(5) }
+    }
+
+    /// Returns what the kernel was told last; `None` before it was told anything.
+    fn told(&self) -> Option<i32> {
+        let bytes = std::fs::read(self.dir.path().join("latency")).unwrap();
+        bytes.try_into().ok().map(i32::from_ne_bytes)
+    }
+
+    /// Answers a request after a wait of this length.
+    fn answer(&mut self, wait: Nanos) {
+        self.now += wait;
+        if self.latency.sleep_limit().is_some_and(|limit| wait >= limit) {
+            self.latency.withdraw();
+        }
+        self.latency.record_wait(self.now, wait);
+        self.latency.record_answers(1);
+    }
+
+    /// Answers requests for this time, whose waits have this length with the request and without it.
+    fn answer_for(&mut self, time: Nanos, with: Nanos, without: Nanos) {
+        let end = self.now + time;
+        while self.now < end {
+            self.answer(if self.latency.is_made { with } else { without });
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        matches!(self.latency.state, State::Held { .. })
+    }
+
+    fn is_watching(&self) -> bool {
+        matches!(self.latency.state, State::Watch { .. })
+    }
+}
+
+const FAST: Nanos = Nanos::micros(10);
+const SLOW: Nanos = Nanos::micros(30);
+
+#[test]
+fn request_is_held_while_it_makes_clients_faster() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    rig.answer_for(Nanos::millis(5), FAST, SLOW);
+    assert_eq!(rig.told(), None, "nothing is known yet");
+    rig.answer_for(Nanos::millis(15), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.latency.state);
+    assert_eq!(rig.told(), Some(NONE));
+    // It is tried again, in time.
+    let mut with = 0;
+    for _ in 0..100_000 {
+        with += u32::from(rig.latency.is_made);
+        let wait = if rig.latency.is_made { FAST } else { SLOW };
+        rig.answer(wait);
+    }
+    assert!((95_000..100_000).contains(&with), "{with}");
+    rig.answer_for(Nanos::millis(300), FAST, FAST);
+    assert!(rig.is_watching(), "it changes nothing any more: {:?}", rig.latency.state);
+    assert_eq!(rig.told(), Some(ANY));
+}
+
+#[test]
+fn request_is_not_made_again_while_clients_stay_fast_without_it() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    rig.answer_for(Nanos::millis(20), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.latency.state);
+    // A hypervisor polls, once halts are short.
+    rig.answer_for(HOLD, FAST, FAST);
+    for _ in 0..100_000 {
+        rig.answer(FAST);
+        assert!(rig.is_watching(), "{:?}", rig.latency.state);
+    }
+    assert_eq!(rig.told(), Some(ANY));
+    // It no longer does.
+    rig.answer_for(Nanos::millis(20), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.latency.state);
+}
+
+#[test]
+fn pauses_double_until_a_trial_succeeds() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    let mut pauses = Vec::new();
+    for slower in 0..7 {
+        // Answers become slower each time, so that the trials wait for the pauses alone.
+        let wait = Nanos::micros(30 + 10 * slower);
+        rig.latency.paused_until = rig.now;
+        rig.answer_for(Nanos::millis(60), wait, wait);
+        assert!(rig.is_watching() && rig.told() == Some(ANY), "{:?}", rig.latency.state);
+        pauses.push(rig.latency.pause);
+        let until = rig.latency.paused_until;
+        assert!(until > rig.now, "no trial");
+        rig.answer_for(Nanos::millis(60), FAST, wait);
+        assert!(rig.is_watching() && rig.latency.paused_until == until, "a trial in the pause");
+    }
+    assert_eq!(pauses, [1000, 2000, 4000, 8000, 8000, 8000, 8000].map(Nanos::millis));
+    rig.latency.paused_until = rig.now;
+    rig.answer_for(Nanos::millis(60), FAST, Nanos::micros(200));
+    assert!(rig.is_held() && rig.latency.pause == PAUSE_MIN, "{:?}", rig.latency.state);
+}
+
+#[test]
+fn trials_are_repeated_though_nothing_becomes_slower() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    rig.answer_for(Nanos::millis(20), SLOW, SLOW);
+    assert!(rig.is_watching(), "{:?}", rig.latency.state);
+    rig.answer_for(PAUSE_MIN + PAUSE_MAX - Nanos::millis(100), FAST, SLOW);
+    assert!(rig.is_watching(), "{:?}", rig.latency.state);
+    rig.answer_for(Nanos::millis(200), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.latency.state);
+}
+
+#[test]
+fn slower_clients_keep_nothing_awake() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    rig.answer_for(Nanos::millis(50), SLOW, FAST);
+    assert_eq!(rig.told(), Some(ANY));
+    assert!(rig.is_watching(), "{:?}", rig.latency.state);
+}
+
+#[test]
+fn idle_server_withdraws_request() {
+    for mode in [CpuLatency::Auto, CpuLatency::Low] {
+        let mut rig = Rig::new(mode);
+        rig.answer_for(Nanos::millis(50), FAST, SLOW);
+        assert_eq!(rig.told(), Some(NONE), "{mode:?}");
+        for _ in 0..3 {
+            rig.answer(IDLE);
+            assert_eq!(rig.told(), Some(ANY), "{mode:?}");
+            assert_eq!(rig.latency.sleep_limit(), None);
+            rig.answer(FAST);
+            assert_eq!(rig.told(), Some(NONE), "{mode:?}: clients are busy again");
+            assert_eq!(rig.latency.sleep_limit(), Some(IDLE));
+        }
+    }
+}
+
+#[test]
+fn idle_time_is_no_part_of_a_trial() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    for _ in 0..200 {
+        // Fewer answers than a period needs.
+        (0..PERIOD_ANSWERS / 2).for_each(|_| rig.answer(SLOW));
+        rig.answer(Nanos::millis(2));
+        assert_eq!(rig.latency.state, State::Watch { recent: Vec::new(), expected: None });
+    }
+    assert_eq!(rig.told(), None);
+}
+
+#[test]
+fn request_is_not_made_where_it_is_off_or_refused() {
+    let mut rig = Rig::new(CpuLatency::Off);
+    rig.answer_for(Nanos::millis(50), FAST, SLOW);
+    assert_eq!((rig.told(), rig.latency.sleep_limit()), (None, None));
+    for mode in [CpuLatency::Auto, CpuLatency::Low] {
+        let mut rig = Rig::new(mode);
+        rig.latency.device = rig.dir.path().join("none/such");
+        rig.answer_for(Nanos::millis(50), FAST, SLOW);
+        assert_eq!((&rig.latency.state, rig.latency.sleep_limit()), (&State::Off, None), "{mode:?}");
+    }
+}
+
+#[test]
+fn gain_is_a_tenth() {
+    assert!(is_gain(100, 110) && is_gain(u64::MAX / 2, u64::MAX));
+    assert!(!is_gain(100, 109) && !is_gain(100, 100) && !is_gain(110, 100));
+}
+
+/// A busy reactor makes the request, and one that has slept for a while has withdrawn it.
+#[test]
+fn reactor_withdraws_request_before_it_sleeps_for_long() {
+    for ring in [Ring::Auto, Ring::Plain] {
+        let rig = Rig::new(CpuLatency::Low);
+        let options = ReactorOptions { ring, cpu_latency: CpuLatency::Off, ..ReactorOptions::default() };
+        let arena = crate::Arena::new(weir_model::Bytes::mib(1)).unwrap();
+        let mut reactor = Reactor::new(&options, crate::Devices::new(), &arena).unwrap();
+        reactor.cpu_latency = LatencyRequest::with(CpuLatency::Low, &rig.latency.device);
+        let waker = reactor.waker();
+        let mut events = Vec::new();
+        for _ in 0..3 {
+            // On a busy machine even the wait for an event that is there can take long.
+            while rig.told() != Some(NONE) {
+                waker.wake();
+                reactor.wait(None, &mut events);
+            }
+            events.clear();
+            let deadline = reactor.now() + Nanos::millis(20);
+            while reactor.now() < deadline {
+                reactor.wait(Some(deadline), &mut events);
+            }
+            assert_eq!((rig.told(), events.len()), (Some(ANY), 0), "{ring:?}");
+        }
+    }
+}
