@@ -13,7 +13,8 @@
 //! request stays for [`HOLD`]. It is then withdrawn, since often it is no longer needed: the hypervisor of a
 //! virtual machine polls, too, once halts are short. The next trial follows when answers have become slower.
 //! After a trial without success there is none for a pause, which doubles. A wait of [`IDLE`] withdraws the
-//! request until clients are busy again, so that an idle server costs nothing.
+//! request until clients are busy again, so that an idle server costs nothing. Clients that do not wait for
+//! each answer get no trial: while the server wakes, more requests arrive, and it answers them together.
 
 use std::fs::File;
 use std::io;
@@ -70,6 +71,8 @@ pub(super) struct LatencyRequest {
     /// Next pause after a trial without success, and when the last one ends.
     pause: Nanos,
     paused_until: Nanos,
+    /// True if since the last wait a client has sent a request before it had the answer to another.
+    is_pipelined: bool,
     /// Number of answers since the period began.
     answered: u64,
     period_start: Nanos,
@@ -109,7 +112,18 @@ impl LatencyRequest {
         };
         let (device, pause) = (device.to_owned(), PAUSE_MIN);
         let (paused_until, period_start) = (Nanos(0), Nanos(0));
-        Self { device, file: None, is_made: false, state, pause, paused_until, answered: 0, period_start }
+        let (is_made, is_pipelined) = (false, false);
+        Self {
+            device,
+            file: None,
+            is_made,
+            state,
+            pause,
+            paused_until,
+            is_pipelined,
+            answered: 0,
+            period_start,
+        }
     }
 
     /// Returns how long the reactor may sleep before it must call [`withdraw`](Self::withdraw); `None` if
@@ -128,19 +142,27 @@ impl LatencyRequest {
     #[inline]
     pub(super) fn record_answers(&mut self, answered: usize) {
         self.answered += answered as u64;
+        self.is_pipelined |= answered > 1;
+    }
+
+    /// Records that clients send the next request before they have the answer to the last.
+    #[inline]
+    pub(super) fn record_pipelining(&mut self) {
+        self.is_pipelined = true;
     }
 
     /// Adapts to a wait of length `time` that ends now.
     #[inline]
     pub(super) fn record_wait(&mut self, now: Nanos, time: Nanos) {
+        let is_pipelined = std::mem::take(&mut self.is_pipelined);
         let is_busy = time < IDLE;
         match self.state {
             State::Off => {}
             State::Always => self.request(is_busy),
-            State::Held { until, .. } if now < until => self.request(is_busy),
+            State::Held { until, .. } if now < until && !is_pipelined => self.request(is_busy),
             State::Held { rate, .. } => self.watch(now, Some(rate)),
-            State::Watch { expected, .. } if !is_busy => self.watch(now, expected),
-            State::Trial { .. } if !is_busy => self.watch(now, None),
+            State::Watch { expected, .. } if !is_busy || is_pipelined => self.watch(now, expected),
+            State::Trial { .. } if !is_busy || is_pipelined => self.watch(now, None),
             State::Watch { .. } | State::Trial { .. } => {
                 let time = now.since(self.period_start);
                 if self.answered >= PERIOD_ANSWERS && time >= PERIOD_TIME {
@@ -174,6 +196,9 @@ impl LatencyRequest {
             State::Trial { before, with } => {
                 with.push(rate);
                 let slowest = with.iter().copied().min().unwrap_or_default();
+                if with.len() == PERIODS {
+                    tracing::debug!(before, ?with, "answers per second while idle processors stay awake");
+                }
                 if with.len() < PERIODS {
                     self.begin_period(now, true);
                 } else if is_gain(*before, slowest) {

@@ -369,7 +369,8 @@ impl Reactor {
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
         if self.disks.has_offloaded() {
-            self.polling.record_offload();
+            self.polling.record_pipelining();
+            self.cpu_latency.record_pipelining();
         }
         let polled = sleep.at_most(self.polling.time(now));
         if polled > Nanos(0) && self.backend.may_poll() && !self.disks.has_offloaded() {

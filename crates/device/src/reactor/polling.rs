@@ -98,15 +98,14 @@ impl Polling {
     /// Records the number of requests answered since the last wait.
     #[inline]
     pub(super) fn record_answers(&mut self, answered: usize) {
-        if answered > 1 && self.mode == Poll::Auto {
-            self.pipelined = PIPELINED_WAITS;
+        if answered > 1 {
+            self.record_pipelining();
         }
     }
 
-    /// Records that another thread copies a long write: it needs the processor, and will do so for the writes
-    /// that follow.
+    /// Records that clients do not wait for each answer.
     #[inline]
-    pub(super) fn record_offload(&mut self) {
+    pub(super) fn record_pipelining(&mut self) {
         if self.mode == Poll::Auto {
             self.pipelined = PIPELINED_WAITS;
         }
@@ -261,11 +260,11 @@ mod tests {
             polling.record_answers(1);
         }
         assert_eq!(polling.time(Nanos(0)), Nanos::micros(40), "each answer is waited for again");
-        polling.record_offload();
+        polling.record_pipelining();
         assert_eq!(polling.time(Nanos(0)), Nanos(0), "long writes are copied by another thread");
         let mut fixed = Polling::new(Poll::For(WITHIN));
         fixed.record_answers(9);
-        fixed.record_offload();
+        fixed.record_pipelining();
         assert_eq!(fixed.time(Nanos(0)), WITHIN, "this time was configured");
     }
 

@@ -149,6 +149,25 @@ fn idle_server_withdraws_request() {
 }
 
 #[test]
+fn clients_that_do_not_wait_get_no_trial() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    for _ in 0..10_000 {
+        rig.answer(SLOW);
+        rig.latency.record_answers(2);
+    }
+    assert_eq!(rig.told(), None);
+    rig.answer_for(Nanos::millis(50), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.latency.state);
+    rig.latency.record_pipelining();
+    rig.answer(FAST);
+    assert_eq!(rig.told(), Some(ANY));
+    let mut low = Rig::new(CpuLatency::Low);
+    low.latency.record_answers(2);
+    low.answer(FAST);
+    assert_eq!(low.told(), Some(NONE), "always while clients are busy");
+}
+
+#[test]
 fn idle_time_is_no_part_of_a_trial() {
     let mut rig = Rig::new(CpuLatency::Auto);
     for _ in 0..200 {
