@@ -30,7 +30,7 @@ const NONE: i32 = 0;
 const ANY: i32 = -1;
 
 /// With more processors than this, those that stay awake for nothing cost more than a client gains.
-const PROCESSORS_MAX: usize = 8;
+const PROCESSORS_MAX: i64 = 8;
 /// Number of periods without the request and with it that a trial compares. If the request changes nothing,
 /// one trial in 20 succeeds by chance.
 const PERIODS: usize = 3;
@@ -58,6 +58,14 @@ pub enum CpuLatency {
     Low,
     /// Never.
     Off,
+}
+
+impl CpuLatency {
+    /// Returns the mode on a machine with this number of processors.
+    fn on(self, processors: i64) -> Self {
+        let pays = (2..=PROCESSORS_MAX).contains(&processors);
+        if self == Self::Auto && !pays { Self::Off } else { self }
+    }
 }
 
 /// The request to the kernel, and the trials that decide about it.
@@ -99,9 +107,7 @@ impl LatencyRequest {
     pub(super) fn new(mode: CpuLatency) -> Self {
         // SAFETY: the call has no preconditions.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        let pays = (2..=PROCESSORS_MAX).contains(&usize::try_from(processors).unwrap_or_default());
-        let mode = if mode == CpuLatency::Auto && !pays { CpuLatency::Off } else { mode };
-        Self::with(mode, Path::new(DEVICE))
+        Self::with(mode.on(processors), Path::new(DEVICE))
     }
 
     fn with(mode: CpuLatency, device: &Path) -> Self {

@@ -136,6 +136,12 @@ impl Polling {
         }
     }
 
+    /// Sets the current polling time.
+    #[cfg(test)]
+    pub(super) fn set_time(&mut self, time: Nanos) {
+        (self.mode, self.time) = (Poll::Auto, time);
+    }
+
     fn check_scheduler(&mut self, now: Nanos, scheduled: SchedulerStats) {
         if let Some((then, before)) = self.last_check.replace((now, scheduled)) {
             let is_contended = scheduled.delayed.since(before.delayed).0 > now.since(then).0 / CONTENDED;

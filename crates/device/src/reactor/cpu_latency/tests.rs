@@ -1,5 +1,7 @@
-use super::super::{Reactor, ReactorOptions, Ring};
+use super::super::{Event, Reactor, ReactorOptions, Ring};
 use super::*;
+use crate::{Arena, Device, DeviceOptions, Devices};
+use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoId, IoKind, Memory};
 
 /// A request whose device is a file, and a clock.
 struct Rig {
@@ -38,6 +40,13 @@ impl Rig {
         while self.now < end {
             self.answer(if self.latency.is_made { with } else { without });
         }
+    }
+
+    fn begin_trial(&mut self) {
+        while !matches!(self.latency.state, State::Trial { .. }) {
+            self.answer(SLOW);
+        }
+        assert_eq!(self.told(), Some(NONE));
     }
 
     fn is_held(&self) -> bool {
@@ -107,9 +116,28 @@ fn pauses_double_until_a_trial_succeeds() {
         assert!(rig.is_watching() && rig.latency.paused_until == until, "a trial in the pause");
     }
     assert_eq!(pauses, [1000, 2000, 4000, 8000, 8000, 8000, 8000].map(Nanos::millis));
+    let until = rig.latency.paused_until;
+    rig.answer_for(Nanos::millis(60), FAST, Nanos::micros(200));
+    assert!(rig.is_watching() && rig.latency.paused_until == until, "answers are slower, but in the pause");
     rig.latency.paused_until = rig.now;
     rig.answer_for(Nanos::millis(60), FAST, Nanos::micros(200));
     assert!(rig.is_held() && rig.latency.pause == PAUSE_MIN, "{:?}", rig.latency.state);
+}
+
+#[test]
+fn trial_succeeds_only_if_all_its_periods_are_faster() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    rig.answer_for(Nanos::micros(4500), FAST, FAST);
+    assert_eq!(rig.told(), None, "after the first answers, two periods take 4 ms");
+    for slow_period in 0..PERIODS {
+        let mut rig = Rig::new(CpuLatency::Auto);
+        rig.begin_trial();
+        for period in 0..PERIODS {
+            rig.answer_for(PERIOD_TIME, if period == slow_period { SLOW } else { FAST }, SLOW);
+        }
+        rig.answer_for(Nanos::millis(1), FAST, SLOW);
+        assert!(rig.is_watching(), "{slow_period}: {:?}", rig.latency.state);
+    }
 }
 
 #[test]
@@ -180,6 +208,29 @@ fn idle_time_is_no_part_of_a_trial() {
 }
 
 #[test]
+fn idle_time_ends_a_trial() {
+    for is_idle in [true, false] {
+        let mut rig = Rig::new(CpuLatency::Auto);
+        rig.begin_trial();
+        if is_idle {
+            rig.answer(IDLE);
+        } else {
+            rig.latency.record_pipelining();
+            rig.answer(FAST);
+        }
+        assert_eq!((rig.is_watching(), rig.told()), (true, Some(ANY)), "{is_idle}");
+    }
+}
+
+#[test]
+fn auto_is_off_where_it_costs_more_than_it_gains() {
+    let auto = [-1, 0, 1, 2, 8, 9, 512].map(|processors| CpuLatency::Auto.on(processors));
+    let (on, off) = (CpuLatency::Auto, CpuLatency::Off);
+    assert_eq!(auto, [off, off, off, on, on, off, off]);
+    assert_eq!([CpuLatency::Low.on(1), CpuLatency::Low.on(512)], [CpuLatency::Low; 2]);
+}
+
+#[test]
 fn request_is_not_made_where_it_is_off_or_refused() {
     let mut rig = Rig::new(CpuLatency::Off);
     rig.answer_for(Nanos::millis(50), FAST, SLOW);
@@ -198,29 +249,97 @@ fn gain_is_a_tenth() {
     assert!(!is_gain(100, 109) && !is_gain(100, 100) && !is_gain(110, 100));
 }
 
-/// A busy reactor makes the request, and one that has slept for a while has withdrawn it.
+/// Returns a reactor with this request, and a file in memory as its device if there is one.
+fn reactor(ring: Ring, latency: LatencyRequest, folder: Option<&Path>) -> (Reactor, Arena) {
+    let options = ReactorOptions { ring, cpu_latency: CpuLatency::Off, ..ReactorOptions::default() };
+    let arena = Arena::new(Bytes::mib(1)).unwrap();
+    let mut devices = Devices::new();
+    if let Some(folder) = folder {
+        let options = DeviceOptions { size: Some(Bytes::mib(1)), ..DeviceOptions::default() };
+        devices.insert(DeviceId(0), Device::open(&folder.join("disk"), &options).unwrap()).unwrap();
+    }
+    let mut reactor = Reactor::new(&options, devices, &arena).unwrap();
+    reactor.cpu_latency = latency;
+    (reactor, arena)
+}
+
+/// A busy reactor makes the request, and one that sleeps for long has withdrawn it before.
 #[test]
 fn reactor_withdraws_request_before_it_sleeps_for_long() {
     for ring in [Ring::Auto, Ring::Plain] {
         let rig = Rig::new(CpuLatency::Low);
-        let options = ReactorOptions { ring, cpu_latency: CpuLatency::Off, ..ReactorOptions::default() };
-        let arena = crate::Arena::new(weir_model::Bytes::mib(1)).unwrap();
-        let mut reactor = Reactor::new(&options, crate::Devices::new(), &arena).unwrap();
-        reactor.cpu_latency = LatencyRequest::with(CpuLatency::Low, &rig.latency.device);
-        let waker = reactor.waker();
-        let mut events = Vec::new();
-        for _ in 0..3 {
-            // On a busy machine even the wait for an event that is there can take long.
-            while rig.told() != Some(NONE) {
-                waker.wake();
-                reactor.wait(None, &mut events);
-            }
-            events.clear();
-            let deadline = reactor.now() + Nanos::millis(20);
-            while reactor.now() < deadline {
-                reactor.wait(Some(deadline), &mut events);
-            }
-            assert_eq!((rig.told(), events.len()), (Some(ANY), 0), "{ring:?}");
-        }
+        let (device, told) = (rig.latency.device.clone(), || rig.told());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let latency = LatencyRequest::with(CpuLatency::Low, &device);
+                let (mut reactor, _arena) = reactor(ring, latency, None);
+                let waker = reactor.waker();
+                let mut events = Vec::new();
+                // On a busy machine even the wait for an event that is there can take long.
+                while !reactor.cpu_latency.is_made {
+                    waker.wake();
+                    reactor.wait(None, &mut events);
+                }
+                events.clear();
+                sender.send(reactor.waker()).unwrap();
+                while events.is_empty() {
+                    reactor.wait(None, &mut events);
+                }
+            });
+            let waker = receiver.recv().unwrap();
+            let withdrawn = (0..3000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                told() == Some(ANY)
+            });
+            waker.wake();
+            assert!(withdrawn, "{ring:?}: it sleeps, and the request is still made");
+        });
     }
+}
+
+#[test]
+fn reactor_counts_answers_for_trials() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    let latency = std::mem::replace(&mut rig.latency, LatencyRequest::with(CpuLatency::Off, Path::new("")));
+    let device = latency.device.clone();
+    let (mut reactor, _arena) = reactor(Ring::Auto, latency, None);
+    let (waker, mut events) = (reactor.waker(), Vec::new());
+    // Busy machines interrupt trials, so it may take several attempts.
+    let tries = (0..1_000_000).any(|_| {
+        waker.wake();
+        reactor.wait(None, &mut events);
+        events.clear();
+        reactor.record_answers(1);
+        reactor.cpu_latency.is_made
+    });
+    assert!(tries, "no trial has begun");
+    assert_eq!(std::fs::read(device).unwrap(), NONE.to_ne_bytes());
+}
+
+#[test]
+fn long_writes_that_another_thread_copies_end_request_and_polling() {
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("no folder in /dev/shm: this is not tested");
+    };
+    let rig = Rig::new(CpuLatency::Auto);
+    let mut latency = LatencyRequest::with(CpuLatency::Auto, &rig.latency.device);
+    latency.state = State::Held { until: Nanos(u64::MAX), rate: 1 };
+    let (mut reactor, mut arena) = reactor(Ring::Auto, latency, Some(folder.path()));
+    if reactor.ring() == Ring::Plain {
+        return println!("io_uring is refused: this is not tested");
+    }
+    reactor.polling.set_time(Nanos::micros(50));
+    let buffer = arena.take(Bytes::kib(64)).unwrap();
+    let kind = IoKind::Write { fua: false };
+    reactor.start(Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer });
+    assert!(reactor.disks.has_offloaded());
+    let mut events = Vec::new();
+    while events.is_empty() {
+        reactor.wait(None, &mut events);
+    }
+    assert!(matches!(events[..], [Event::Io(IoCompletion { result: Ok(()), .. })]), "{events:?}");
+    assert_eq!(reactor.polling.time(reactor.now()), Nanos(0));
+    assert!(matches!(reactor.cpu_latency.state, State::Watch { .. }), "{:?}", reactor.cpu_latency.state);
+    arena.give(buffer);
 }
