@@ -12,9 +12,10 @@
 //! got answers [`GAIN_PERCENT`] faster in the slowest of the latter than in the fastest of the former, the
 //! request stays for [`HOLD`]. It is then withdrawn, since often it is no longer needed: the hypervisor of a
 //! virtual machine polls, too, once halts are short. The next trial follows when answers have become slower.
-//! After a trial without success there is none for a pause, which doubles. A wait of [`IDLE`] withdraws the
-//! request until clients are busy again, so that an idle server costs nothing. Clients that do not wait for
-//! each answer get no trial: while the server wakes, more requests arrive, and it answers them together.
+//! After a trial without success there is none for a pause, which doubles. A time of [`TRIAL_IDLE`] without
+//! an answer ends a trial, and one of [`IDLE`] withdraws the request until the next answer, so that an idle
+//! server costs nothing. Clients that do not wait for each answer get no trial: while the server wakes, more
+//! requests arrive, and it answers them together.
 
 use std::fs::File;
 use std::io;
@@ -45,8 +46,10 @@ const HOLD: Nanos = Nanos::millis(250);
 /// not wait for answers to become slower.
 const PAUSE_MIN: Nanos = Nanos::millis(500);
 const PAUSE_MAX: Nanos = Nanos::secs(8);
-/// A wait this long means that clients have nothing to do.
-const IDLE: Nanos = Nanos::millis(1);
+/// A time this long without an answer ends a trial.
+const TRIAL_IDLE: Nanos = Nanos::millis(1);
+/// A time this long without an answer withdraws the request.
+const IDLE: Nanos = Nanos::millis(5);
 
 /// Whether a reactor keeps idle processors awake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +87,9 @@ pub(super) struct LatencyRequest {
     /// Number of answers since the period began.
     answered: u64,
     period_start: Nanos,
+    /// Whether there was an answer since the last wait, and the time of the last one before that.
+    has_answered: bool,
+    last_answer: Nanos,
 }
 
 /// Answers per second in each of some periods.
@@ -116,30 +122,33 @@ impl LatencyRequest {
             CpuLatency::Low => State::Always,
             CpuLatency::Auto => State::Watch { recent: Vec::new(), expected: None },
         };
-        let (device, pause) = (device.to_owned(), PAUSE_MIN);
-        let (paused_until, period_start) = (Nanos(0), Nanos(0));
-        let (is_made, is_pipelined) = (false, false);
         Self {
-            device,
+            device: device.to_owned(),
             file: None,
-            is_made,
+            is_made: false,
             state,
-            pause,
-            paused_until,
-            is_pipelined,
+            pause: PAUSE_MIN,
+            paused_until: Nanos(0),
+            is_pipelined: false,
             answered: 0,
-            period_start,
+            period_start: Nanos(0),
+            has_answered: false,
+            last_answer: Nanos(0),
         }
     }
 
-    /// Returns how long the reactor may sleep before it must call [`withdraw`](Self::withdraw); `None` if
-    /// nothing is requested.
+    /// Returns the time at which the reactor must call [`withdraw`](Self::withdraw) if nothing happens
+    /// before; `None` if nothing is requested.
     #[inline]
-    pub(super) fn sleep_limit(&self) -> Option<Nanos> {
-        self.is_made.then_some(IDLE)
+    pub(super) fn idle_at(&self) -> Option<Nanos> {
+        self.is_made.then(|| self.last_answer + self.idle_time())
     }
 
-    /// Withdraws the request until the next short wait: nobody has asked for a while.
+    fn idle_time(&self) -> Nanos {
+        if matches!(self.state, State::Watch { .. } | State::Trial { .. }) { TRIAL_IDLE } else { IDLE }
+    }
+
+    /// Withdraws the request until the next answer.
     pub(super) fn withdraw(&mut self) {
         self.request(false);
     }
@@ -148,6 +157,7 @@ impl LatencyRequest {
     #[inline]
     pub(super) fn record_answers(&mut self, answered: usize) {
         self.answered += answered as u64;
+        self.has_answered |= answered > 0;
         self.is_pipelined |= answered > 1;
     }
 
@@ -157,18 +167,29 @@ impl LatencyRequest {
         self.is_pipelined = true;
     }
 
-    /// Adapts to a wait of length `time` that ends now.
+    /// Records that a wait begins now.
     #[inline]
-    pub(super) fn record_wait(&mut self, now: Nanos, time: Nanos) {
+    pub(super) fn begin_wait(&mut self, now: Nanos) {
+        if std::mem::take(&mut self.has_answered) {
+            self.last_answer = now;
+        }
+    }
+
+    /// Adapts to a wait that ends now.
+    #[inline]
+    pub(super) fn end_wait(&mut self, now: Nanos) {
         let is_pipelined = std::mem::take(&mut self.is_pipelined);
-        let is_busy = time < IDLE;
+        let is_busy = now.since(self.last_answer) < self.idle_time();
         match self.state {
             State::Off => {}
             State::Always => self.request(is_busy),
             State::Held { until, .. } if now < until && !is_pipelined => self.request(is_busy),
             State::Held { rate, .. } => self.watch(now, Some(rate)),
             State::Watch { expected, .. } if !is_busy || is_pipelined => self.watch(now, expected),
-            State::Trial { .. } if !is_busy || is_pipelined => self.watch(now, None),
+            State::Trial { .. } if !is_busy || is_pipelined => {
+                self.paused_until = now + self.pause;
+                self.watch(now, None);
+            }
             State::Watch { .. } | State::Trial { .. } => {
                 let time = now.since(self.period_start);
                 if self.answered >= PERIOD_ANSWERS && time >= PERIOD_TIME {
@@ -181,7 +202,12 @@ impl LatencyRequest {
 
     /// Withdraws the request and begins to watch the rate.
     fn watch(&mut self, now: Nanos, expected: Option<u64>) {
-        self.state = State::Watch { recent: Vec::with_capacity(PERIODS + 1), expected };
+        let mut rates = match &mut self.state {
+            State::Watch { recent: rates, .. } | State::Trial { with: rates, .. } => std::mem::take(rates),
+            State::Off | State::Always | State::Held { .. } => Vec::with_capacity(PERIODS + 1),
+        };
+        rates.clear();
+        self.state = State::Watch { recent: rates, expected };
         self.begin_period(now, false);
     }
 
@@ -234,10 +260,13 @@ impl LatencyRequest {
             Ok(()) => self.is_made = made,
             Err(error) => {
                 let device = self.device.display();
-                tracing::info!(
-                    %device, %error,
-                    "idle processors cannot be kept awake: clients that wait for each answer may be slower"
-                );
+                let what =
+                    "idle processors cannot be kept awake: clients that wait for each answer may be slower";
+                if self.state == State::Always {
+                    tracing::warn!(%device, %error, "{what}");
+                } else {
+                    tracing::info!(%device, %error, "{what}");
+                }
                 // Closing the device withdraws the request.
                 (self.file, self.is_made, self.state) = (None, false, State::Off);
             }

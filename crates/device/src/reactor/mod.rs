@@ -368,6 +368,7 @@ impl Reactor {
     /// Polls for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
+        self.cpu_latency.begin_wait(now);
         if self.disks.has_offloaded() {
             self.polling.record_pipelining();
             self.cpu_latency.record_pipelining();
@@ -386,11 +387,14 @@ impl Reactor {
             }
         }
         if events.len() == before
-            && let Some(limit) = self.cpu_latency.sleep_limit()
+            && let Some(idle_at) = self.cpu_latency.idle_at()
         {
-            let rest = sleep.after(self.now() - now);
-            self.turn(Sleep::For(rest.at_most(limit)), events);
-            if events.len() == before {
+            let so_far = self.now();
+            let sleep = sleep.after(so_far - now).at_most(idle_at.since(so_far));
+            if sleep > Nanos(0) {
+                self.turn(Sleep::For(sleep), events);
+            }
+            if events.len() == before && self.now() >= idle_at {
                 self.cpu_latency.withdraw();
             }
         }
@@ -399,7 +403,7 @@ impl Reactor {
         }
         let has_event = events.len() > before;
         let ended = self.now();
-        self.cpu_latency.record_wait(ended, ended - now);
+        self.cpu_latency.end_wait(ended);
         self.polling.record_wait(ended, ended - now, has_event, polling::scheduler_stats);
     }
 
@@ -434,6 +438,7 @@ fn sleep_until(now: Nanos, deadline: Option<Nanos>, due: Option<Nanos>) -> Sleep
 
 impl Drop for Reactor {
     fn drop(&mut self) {
+        self.cpu_latency.withdraw();
         self.stop_listening();
         for conn in self.sockets.ids() {
             self.close(conn);

@@ -24,14 +24,19 @@ impl Rig {
         bytes.try_into().ok().map(i32::from_ne_bytes)
     }
 
-    /// Answers a request after a wait of this length.
+    /// Answers a request and waits for this long.
     fn answer(&mut self, wait: Nanos) {
+        self.latency.record_answers(1);
+        self.wait(wait);
+    }
+
+    fn wait(&mut self, wait: Nanos) {
+        self.latency.begin_wait(self.now);
         self.now += wait;
-        if self.latency.sleep_limit().is_some_and(|limit| wait >= limit) {
+        if self.latency.idle_at().is_some_and(|at| self.now >= at) {
             self.latency.withdraw();
         }
-        self.latency.record_wait(self.now, wait);
-        self.latency.record_answers(1);
+        self.latency.end_wait(self.now);
     }
 
     /// Answers requests for this time, whose waits have this length with the request and without it.
@@ -164,24 +169,34 @@ fn idle_server_withdraws_request() {
     for mode in [CpuLatency::Auto, CpuLatency::Low] {
         let mut rig = Rig::new(mode);
         rig.answer_for(Nanos::millis(50), FAST, SLOW);
-        assert_eq!(rig.told(), Some(NONE), "{mode:?}");
         for _ in 0..3 {
+            rig.answer(TRIAL_IDLE);
+            assert_eq!(rig.told(), Some(NONE), "{mode:?}: a short pause");
             rig.answer(IDLE);
             assert_eq!(rig.told(), Some(ANY), "{mode:?}");
-            assert_eq!(rig.latency.sleep_limit(), None);
+            assert_eq!(rig.latency.idle_at(), None);
             rig.answer(FAST);
             assert_eq!(rig.told(), Some(NONE), "{mode:?}: clients are busy again");
-            assert_eq!(rig.latency.sleep_limit(), Some(IDLE));
+            assert_eq!(rig.latency.idle_at(), Some(rig.now - FAST + IDLE));
         }
+        // Other events are no answers.
+        for _ in 0..20 {
+            rig.wait(Nanos::micros(500));
+        }
+        assert_eq!(rig.told(), Some(ANY), "{mode:?}");
     }
+    let mut quiet = Rig::new(CpuLatency::Low);
+    quiet.now = Nanos::secs(5);
+    (0..9).for_each(|_| quiet.wait(FAST));
+    assert_eq!(quiet.told(), None, "nothing was answered yet");
 }
 
 #[test]
 fn clients_that_do_not_wait_get_no_trial() {
     let mut rig = Rig::new(CpuLatency::Auto);
     for _ in 0..10_000 {
-        rig.answer(SLOW);
         rig.latency.record_answers(2);
+        rig.answer(SLOW);
     }
     assert_eq!(rig.told(), None);
     rig.answer_for(Nanos::millis(50), FAST, SLOW);
@@ -213,12 +228,16 @@ fn idle_time_ends_a_trial() {
         let mut rig = Rig::new(CpuLatency::Auto);
         rig.begin_trial();
         if is_idle {
-            rig.answer(IDLE);
+            rig.answer(TRIAL_IDLE);
         } else {
             rig.latency.record_pipelining();
             rig.answer(FAST);
         }
         assert_eq!((rig.is_watching(), rig.told()), (true, Some(ANY)), "{is_idle}");
+        rig.answer_for(PAUSE_MIN - Nanos::millis(10), FAST, SLOW);
+        assert!(rig.is_watching(), "{is_idle}: trials follow each other without a pause");
+        rig.answer_for(Nanos::millis(40), FAST, SLOW);
+        assert!(rig.is_held(), "{is_idle}: {:?}", rig.latency.state);
     }
 }
 
@@ -234,12 +253,12 @@ fn auto_is_off_where_it_costs_more_than_it_gains() {
 fn request_is_not_made_where_it_is_off_or_refused() {
     let mut rig = Rig::new(CpuLatency::Off);
     rig.answer_for(Nanos::millis(50), FAST, SLOW);
-    assert_eq!((rig.told(), rig.latency.sleep_limit()), (None, None));
+    assert_eq!((rig.told(), rig.latency.idle_at()), (None, None));
     for mode in [CpuLatency::Auto, CpuLatency::Low] {
         let mut rig = Rig::new(mode);
         rig.latency.device = rig.dir.path().join("none/such");
         rig.answer_for(Nanos::millis(50), FAST, SLOW);
-        assert_eq!((&rig.latency.state, rig.latency.sleep_limit()), (&State::Off, None), "{mode:?}");
+        assert_eq!((&rig.latency.state, rig.latency.idle_at()), (&State::Off, None), "{mode:?}");
     }
 }
 
@@ -278,6 +297,7 @@ fn reactor_withdraws_request_before_it_sleeps_for_long() {
                 let mut events = Vec::new();
                 // On a busy machine even the wait for an event that is there can take long.
                 while !reactor.cpu_latency.is_made {
+                    reactor.record_answers(1);
                     waker.wake();
                     reactor.wait(None, &mut events);
                 }
@@ -296,6 +316,33 @@ fn reactor_withdraws_request_before_it_sleeps_for_long() {
             assert!(withdrawn, "{ring:?}: it sleeps, and the request is still made");
         });
     }
+}
+
+/// Sleeps that end early, as before the completion of a paced command, are no idle time.
+#[test]
+fn short_waits_without_events_keep_request() {
+    let rig = Rig::new(CpuLatency::Low);
+    let (mut reactor, _arena) =
+        reactor(Ring::Auto, LatencyRequest::with(CpuLatency::Low, &rig.latency.device), None);
+    let mut events = Vec::new();
+    let mut checked = 0;
+    for _ in 0..1000 {
+        let start = reactor.now();
+        reactor.record_answers(1);
+        for _ in 0..3 {
+            reactor.wait(Some(reactor.now() + Nanos::micros(20)), &mut events);
+        }
+        // A busy machine can interrupt this for longer.
+        if reactor.now() - start < IDLE {
+            assert_eq!(rig.told(), Some(NONE));
+            checked += 1;
+        }
+    }
+    assert!(checked > 0 && events.is_empty(), "{checked} checked, {events:?}");
+    reactor.record_answers(1);
+    reactor.cpu_latency.request(true);
+    drop(reactor);
+    assert_eq!(rig.told(), Some(ANY), "it no longer serves");
 }
 
 #[test]
@@ -325,6 +372,7 @@ fn long_writes_that_another_thread_copies_end_request_and_polling() {
     let rig = Rig::new(CpuLatency::Auto);
     let mut latency = LatencyRequest::with(CpuLatency::Auto, &rig.latency.device);
     latency.state = State::Held { until: Nanos(u64::MAX), rate: 1 };
+    latency.request(true);
     let (mut reactor, mut arena) = reactor(Ring::Auto, latency, Some(folder.path()));
     if reactor.ring() == Ring::Plain {
         return println!("io_uring is refused: this is not tested");
