@@ -33,7 +33,7 @@ const ANY: i32 = -1;
 /// With more processors than this, those that stay awake for nothing cost more than a client gains.
 const PROCESSORS_MAX: i64 = 8;
 /// Number of periods without the request and with it that a trial compares. If the request changes nothing,
-/// one trial in 20 succeeds by chance.
+/// at most one trial in 20 succeeds by chance.
 const PERIODS: usize = 3;
 /// A period has at least this many answers and takes at least this long.
 const PERIOD_ANSWERS: u64 = 64;
@@ -42,8 +42,8 @@ const PERIOD_TIME: Nanos = Nanos::millis(2);
 const GAIN_PERCENT: u64 = 10;
 /// How long the request stays after a successful trial.
 const HOLD: Nanos = Nanos::millis(250);
-/// Pauses after trials without success: the first one, and the longest. After the longest the next trial does
-/// not wait for answers to become slower.
+/// Pauses after trials without success: the first one, and the longest. [`PAUSE_MAX`] after the
+/// end of a pause the next trial does not wait for answers to become slower.
 const PAUSE_MIN: Nanos = Nanos::millis(500);
 const PAUSE_MAX: Nanos = Nanos::secs(8);
 /// A time this long without an answer ends a trial.
