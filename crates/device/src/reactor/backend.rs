@@ -71,6 +71,14 @@ impl Sleep {
         }
     }
 
+    /// Returns the sleep, but of no more than `time`.
+    pub(super) fn shortened(self, time: Nanos) -> Self {
+        match self.at_most(time) {
+            Nanos(0) => Self::No,
+            time => Self::For(time),
+        }
+    }
+
     /// Returns the rest of the sleep after `time`.
     pub(super) fn after(self, time: Nanos) -> Self {
         match self {
@@ -256,5 +264,8 @@ mod tests {
         assert_eq!([sleep.after(Nanos::millis(1)), sleep.after(long)], [Sleep::No; 2]);
         assert_eq!((Sleep::Forever.at_most(long), Sleep::Forever.after(long)), (long, Sleep::Forever));
         assert_eq!((Sleep::No.at_most(long), Sleep::No.after(short)), (Nanos(0), Sleep::No));
+        let shortened = [sleep, Sleep::Forever, Sleep::No].map(|sleep| sleep.shortened(short));
+        assert_eq!(shortened, [Sleep::For(short), Sleep::For(short), Sleep::No]);
+        assert_eq!((sleep.shortened(long), sleep.shortened(Nanos(0))), (sleep, Sleep::No));
     }
 }

@@ -386,20 +386,14 @@ impl Reactor {
                 }
             }
         }
-        if events.len() == before
-            && let Some(idle_at) = self.cpu_latency.idle_at()
-        {
-            let so_far = self.now();
-            let sleep = sleep.after(so_far - now).at_most(idle_at.since(so_far));
-            if sleep > Nanos(0) {
-                self.turn(Sleep::For(sleep), events);
-            }
-            if events.len() == before && self.now() >= idle_at {
-                self.cpu_latency.withdraw();
-            }
-        }
         if events.len() == before {
-            self.turn(sleep.after(self.now() - now), events);
+            let idle_at = self.cpu_latency.idle_at();
+            let (so_far, rest) = (self.now(), sleep.after(self.now() - now));
+            self.turn(idle_at.map_or(rest, |at| rest.shortened(at.since(so_far))), events);
+            if events.len() == before && idle_at.is_some_and(|at| self.now() >= at) {
+                self.cpu_latency.withdraw();
+                self.turn(sleep.after(self.now() - now), events);
+            }
         }
         let has_event = events.len() > before;
         let ended = self.now();

@@ -282,10 +282,14 @@ fn reactor(ring: Ring, latency: LatencyRequest, folder: Option<&Path>) -> (React
     (reactor, arena)
 }
 
-/// A busy reactor makes the request, and one that sleeps for long has withdrawn it before.
+/// A busy reactor makes the request, and one that sleeps for long withdraws it, also if something that is no
+/// event (here a signal) has interrupted the sleep.
 #[test]
-fn reactor_withdraws_request_before_it_sleeps_for_long() {
-    for ring in [Ring::Auto, Ring::Plain] {
+fn reactor_withdraws_request_while_it_sleeps_for_long() {
+    extern "C" fn ignore(_: libc::c_int) {}
+    // SAFETY: the handler does nothing; no other test uses this signal.
+    unsafe { libc::signal(libc::SIGUSR2, ignore as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    for (ring, is_interrupted) in [(Ring::Auto, false), (Ring::Auto, true), (Ring::Plain, true)] {
         let rig = Rig::new(CpuLatency::Low);
         let (device, told) = (rig.latency.device.clone(), || rig.told());
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -302,18 +306,24 @@ fn reactor_withdraws_request_before_it_sleeps_for_long() {
                     reactor.wait(None, &mut events);
                 }
                 events.clear();
-                sender.send(reactor.waker()).unwrap();
+                // SAFETY: the call has no preconditions.
+                sender.send((reactor.waker(), unsafe { libc::pthread_self() })).unwrap();
                 while events.is_empty() {
                     reactor.wait(None, &mut events);
                 }
             });
-            let waker = receiver.recv().unwrap();
+            let (waker, thread) = receiver.recv().unwrap();
+            if is_interrupted {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                // SAFETY: the thread ends after it has been woken, below.
+                unsafe { libc::pthread_kill(thread, libc::SIGUSR2) };
+            }
             let withdrawn = (0..3000).any(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 told() == Some(ANY)
             });
             waker.wake();
-            assert!(withdrawn, "{ring:?}: it sleeps, and the request is still made");
+            assert!(withdrawn, "{ring:?}, {is_interrupted}: it sleeps, and the request is still made");
         });
     }
 }
