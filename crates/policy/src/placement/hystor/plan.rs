@@ -104,6 +104,8 @@ impl Hystor {
                 let key = key_of(nth);
                 run.touch(nth);
                 if let Some(list) = resident_blocks {
+                    // The most costly first, as in Program 1: the others of the extent end above it.
+                    // It decides what leaves (docs/policies/reproduction-results.md).
                     let of_extent = found.blocks().filter(|block| block >> shift == u16::from(nth));
                     of_extent.for_each(|block| _ = list.touch(found.address(block)));
                 }

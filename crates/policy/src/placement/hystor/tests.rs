@@ -91,6 +91,25 @@ fn blocks_leave_one_by_one() {
     assert_eq!((policy.areas.resident_blocks(), policy.areas.is_resident(key(5))), (0, false));
 }
 
+/// As in Program 1 of the paper: its list of updates has the most costly block first, and each goes to the
+/// top.
+#[test]
+fn period_puts_resident_blocks_on_top_most_costly_first() {
+    let (mut pool, mut policy) = (pool(), hystor(&with_list(REMAP_ONLY, true)));
+    pool.round(&mut policy);
+    for (block, count) in [(0, 5), (1, 50), (2, 20)] {
+        (0..count).for_each(|_| pool.read(&mut policy, 5, block, Bytes::kib(4)));
+    }
+    for period in [10, 20] {
+        pool.now = Nanos::secs(period);
+        let actions = pool.round(&mut policy);
+        pool.act(&actions);
+    }
+    let list = policy.resident_blocks.as_ref().expect("a list by blocks");
+    let from_bottom: Vec<_> = list.iter_oldest().map(|(at, ())| at.block % 32).collect();
+    assert_eq!(from_bottom, [1, 2, 0]);
+}
+
 #[test]
 fn period_replaces_part_of_area() {
     // 128 blocks, of which a tenth changes.
