@@ -365,6 +365,13 @@ impl Reactor {
         self.cpu_latency.record_answers(answered);
     }
 
+    /// Returns how long to poll before a sleep that begins now: not at all while another thread copies a long
+    /// write, which needs the processor.
+    fn polling_time(&self, now: Nanos) -> Nanos {
+        let polls = self.backend.may_poll() && !self.disks.has_offloaded();
+        if polls { self.polling.time(now) } else { Nanos(0) }
+    }
+
     /// Polls for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
@@ -373,8 +380,8 @@ impl Reactor {
             self.polling.record_pipelining();
             self.cpu_latency.record_pipelining();
         }
-        let polled = sleep.at_most(self.polling.time(now));
-        if polled > Nanos(0) && self.backend.may_poll() && !self.disks.has_offloaded() {
+        let polled = sleep.at_most(self.polling_time(now));
+        if polled > Nanos(0) {
             let end = now + polled;
             // Started commands are submitted first.
             self.turn(Sleep::No, events);

@@ -388,10 +388,12 @@ fn long_writes_that_another_thread_copies_end_request_and_polling() {
         return println!("io_uring is refused: this is not tested");
     }
     reactor.polling.set_time(Nanos::micros(50));
+    assert_eq!(reactor.polling_time(Nanos(0)), Nanos::micros(50));
     let buffer = arena.take(Bytes::kib(64)).unwrap();
     let kind = IoKind::Write { fua: false };
     reactor.start(Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer });
     assert!(reactor.disks.has_offloaded());
+    assert_eq!(reactor.polling_time(Nanos(0)), Nanos(0), "the copy needs the processor");
     let mut events = Vec::new();
     while events.is_empty() {
         reactor.wait(None, &mut events);
