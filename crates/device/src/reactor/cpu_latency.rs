@@ -1,8 +1,8 @@
 //! CPU latency: idle processors stay awake while this makes clients faster.
 //!
 //! A processor without work halts. Waking it takes 20 to 40 µs in a virtual machine and up to 100 µs where
-//! it sleeps deeply, which is more than a request takes; a client that waits for each answer pays it each
-//! time, for its own processor as well, which polling in the server cannot spare it.
+//! it sleeps deeply, which is more than a request takes. A client that waits for each answer pays this each
+//! time, for the server's processor and for its own. Polling in the server spares it the former only.
 //!
 //! Source: Linux's PM quality of service (`Documentation/power/pm_qos_interface.rst`): while a process
 //! requests a latency of 0 through `/dev/cpu_dma_latency`, idle processors poll instead of halting, all of
@@ -27,8 +27,8 @@ use weir_model::Nanos;
 /// The kernel's interface.
 const DEVICE: &str = "/dev/cpu_dma_latency";
 /// Requested latency, and the value that withdraws the request (`PM_QOS_DEFAULT_VALUE`).
-const NONE: i32 = 0;
-const ANY: i32 = -1;
+const ZERO: i32 = 0;
+const WITHDRAWN: i32 = -1;
 
 /// With more processors than this, those that stay awake for nothing cost more than a client gains.
 const PROCESSORS_MAX: i64 = 8;
@@ -256,7 +256,7 @@ impl LatencyRequest {
         if self.is_made == made {
             return;
         }
-        match self.write(if made { NONE } else { ANY }) {
+        match self.write(if made { ZERO } else { WITHDRAWN }) {
             Ok(()) => self.is_made = made,
             Err(error) => {
                 let device = self.device.display();

@@ -51,7 +51,7 @@ impl Rig {
         while !matches!(self.latency.state, State::Trial { .. }) {
             self.answer(SLOW);
         }
-        assert_eq!(self.told(), Some(NONE));
+        assert_eq!(self.told(), Some(ZERO));
     }
 
     fn is_held(&self) -> bool {
@@ -73,7 +73,7 @@ fn request_is_held_while_it_makes_clients_faster() {
     assert_eq!(rig.told(), None, "nothing is known yet");
     rig.answer_for(Nanos::millis(15), FAST, SLOW);
     assert!(rig.is_held(), "{:?}", rig.latency.state);
-    assert_eq!(rig.told(), Some(NONE));
+    assert_eq!(rig.told(), Some(ZERO));
     // It is tried again, in time.
     let mut with = 0;
     for _ in 0..100_000 {
@@ -84,7 +84,7 @@ fn request_is_held_while_it_makes_clients_faster() {
     assert!((95_000..100_000).contains(&with), "{with}");
     rig.answer_for(Nanos::millis(300), FAST, FAST);
     assert!(rig.is_watching(), "it changes nothing any more: {:?}", rig.latency.state);
-    assert_eq!(rig.told(), Some(ANY));
+    assert_eq!(rig.told(), Some(WITHDRAWN));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn request_is_not_made_again_while_clients_stay_fast_without_it() {
         rig.answer(FAST);
         assert!(rig.is_watching(), "{:?}", rig.latency.state);
     }
-    assert_eq!(rig.told(), Some(ANY));
+    assert_eq!(rig.told(), Some(WITHDRAWN));
     // It no longer does.
     rig.answer_for(Nanos::millis(20), FAST, SLOW);
     assert!(rig.is_held(), "{:?}", rig.latency.state);
@@ -113,7 +113,7 @@ fn pauses_double_until_a_trial_succeeds() {
         let wait = Nanos::micros(30 + 10 * slower);
         rig.latency.paused_until = rig.now;
         rig.answer_for(Nanos::millis(60), wait, wait);
-        assert!(rig.is_watching() && rig.told() == Some(ANY), "{:?}", rig.latency.state);
+        assert!(rig.is_watching() && rig.told() == Some(WITHDRAWN), "{:?}", rig.latency.state);
         pauses.push(rig.latency.pause);
         let until = rig.latency.paused_until;
         assert!(until > rig.now, "no trial");
@@ -160,7 +160,7 @@ fn trials_are_repeated_though_nothing_becomes_slower() {
 fn slower_clients_keep_nothing_awake() {
     let mut rig = Rig::new(CpuLatency::Auto);
     rig.answer_for(Nanos::millis(50), SLOW, FAST);
-    assert_eq!(rig.told(), Some(ANY));
+    assert_eq!(rig.told(), Some(WITHDRAWN));
     assert!(rig.is_watching(), "{:?}", rig.latency.state);
 }
 
@@ -171,19 +171,19 @@ fn idle_server_withdraws_request() {
         rig.answer_for(Nanos::millis(50), FAST, SLOW);
         for _ in 0..3 {
             rig.answer(TRIAL_IDLE);
-            assert_eq!(rig.told(), Some(NONE), "{mode:?}: a short pause");
+            assert_eq!(rig.told(), Some(ZERO), "{mode:?}: a short pause");
             rig.answer(IDLE);
-            assert_eq!(rig.told(), Some(ANY), "{mode:?}");
+            assert_eq!(rig.told(), Some(WITHDRAWN), "{mode:?}");
             assert_eq!(rig.latency.idle_at(), None);
             rig.answer(FAST);
-            assert_eq!(rig.told(), Some(NONE), "{mode:?}: clients are busy again");
+            assert_eq!(rig.told(), Some(ZERO), "{mode:?}: clients are busy again");
             assert_eq!(rig.latency.idle_at(), Some(rig.now - FAST + IDLE));
         }
         // Other events are no answers.
         for _ in 0..20 {
             rig.wait(Nanos::micros(500));
         }
-        assert_eq!(rig.told(), Some(ANY), "{mode:?}");
+        assert_eq!(rig.told(), Some(WITHDRAWN), "{mode:?}");
     }
     let mut quiet = Rig::new(CpuLatency::Low);
     quiet.now = Nanos::secs(5);
@@ -203,11 +203,11 @@ fn clients_that_do_not_wait_get_no_trial() {
     assert!(rig.is_held(), "{:?}", rig.latency.state);
     rig.latency.record_pipelining();
     rig.answer(FAST);
-    assert_eq!(rig.told(), Some(ANY));
+    assert_eq!(rig.told(), Some(WITHDRAWN));
     let mut low = Rig::new(CpuLatency::Low);
     low.latency.record_answers(2);
     low.answer(FAST);
-    assert_eq!(low.told(), Some(NONE), "always while clients are busy");
+    assert_eq!(low.told(), Some(ZERO), "always while clients are busy");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn idle_time_ends_a_trial() {
             rig.latency.record_pipelining();
             rig.answer(FAST);
         }
-        assert_eq!((rig.is_watching(), rig.told()), (true, Some(ANY)), "{is_idle}");
+        assert_eq!((rig.is_watching(), rig.told()), (true, Some(WITHDRAWN)), "{is_idle}");
         rig.answer_for(PAUSE_MIN - Nanos::millis(10), FAST, SLOW);
         assert!(rig.is_watching(), "{is_idle}: trials follow each other without a pause");
         rig.answer_for(Nanos::millis(40), FAST, SLOW);
@@ -320,7 +320,7 @@ fn reactor_withdraws_request_while_it_sleeps_for_long() {
             }
             let withdrawn = (0..3000).any(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(10));
-                told() == Some(ANY)
+                told() == Some(WITHDRAWN)
             });
             waker.wake();
             assert!(withdrawn, "{ring:?}, {is_interrupted}: it sleeps, and the request is still made");
@@ -344,7 +344,7 @@ fn short_waits_without_events_keep_request() {
         }
         // A busy machine can interrupt this for longer.
         if reactor.now() - start < IDLE {
-            assert_eq!(rig.told(), Some(NONE));
+            assert_eq!(rig.told(), Some(ZERO));
             checked += 1;
         }
     }
@@ -352,7 +352,7 @@ fn short_waits_without_events_keep_request() {
     reactor.record_answers(1);
     reactor.cpu_latency.request(true);
     drop(reactor);
-    assert_eq!(rig.told(), Some(ANY), "it no longer serves");
+    assert_eq!(rig.told(), Some(WITHDRAWN), "it no longer serves");
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn reactor_counts_answers_for_trials() {
         reactor.cpu_latency.is_made
     });
     assert!(tries, "no trial has begun");
-    assert_eq!(std::fs::read(device).unwrap(), NONE.to_ne_bytes());
+    assert_eq!(std::fs::read(device).unwrap(), ZERO.to_ne_bytes());
 }
 
 #[test]
