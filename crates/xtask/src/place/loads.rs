@@ -113,7 +113,10 @@ pub(super) const ROWS: &[Row] = &[
         ..row(
             "file-server-turned",
             Synthetic(
-                "uniform reads=0% size=4KiB over=2GiB rate=100 for=5s / uniform reads=0% size=4KiB over=2GiB rate=0.1 for=15s | uniform size=64KiB run=4 over=2GiB rate=600 for=5s / uniform size=64KiB run=4 over=2GiB rate=1 for=15s",
+                "uniform reads=0% size=4KiB over=2GiB rate=100 for=5s / \
+                 uniform reads=0% size=4KiB over=2GiB rate=0.1 for=15s | \
+                 uniform size=64KiB run=4 over=2GiB rate=600 for=5s / \
+                 uniform size=64KiB run=4 over=2GiB rate=1 for=15s",
             ),
             0,
             "the same; the volume of the small writes was written first",
