@@ -18,13 +18,14 @@ mod numbers;
 mod outcome;
 mod play;
 mod policies;
+mod requests;
 mod size;
 mod stack;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::{BlockSize, BlockTrace, BlockTraceError, Loader, ReadError, check_len};
-pub(crate) use blocks::{Request, block_keys, split_key};
+pub(crate) use blocks::{block_keys, split_key};
 pub use config::CacheConfig;
 pub(crate) use dirty::Dirty;
 pub(crate) use numbers::Numbers;
@@ -33,6 +34,7 @@ pub use outcome::{CacheFigures, CacheOutcome, Counts, Ratios};
 pub use play::{Setup, WriteMode, passes, play, play_pass, play_warmed};
 pub(crate) use policies::Residents;
 pub use policies::{AdmissionPolicy, EvictionPolicy, critical_blocks};
+pub(crate) use requests::Request;
 pub use size::{Size, block_size, share, size};
 pub use stack::Stack;
 pub use weir_policy::admission::{AdmissionSettings, SequenceSettings, TouchSettings};

@@ -1,6 +1,7 @@
 //! A trace as accesses to blocks.
 
 use super::numbers::Numbers;
+use super::requests::{Edges, Request, RequestStore, Requests};
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,65 +56,18 @@ impl BlockSize {
 
 /// A trace's accesses to blocks, in the order of its records, built by a [`Loader`].
 ///
-/// Memory: 4 bytes per access, 16 per request and 8 per block.
+/// Memory: 4 bytes per access, 4 to 16 per request ([`RequestStore`]) and 8 per block.
 #[derive(Debug, Default)]
 pub struct BlockTrace {
     block: BlockSize,
     accesses: Vec<Block>,
-    requests: Vec<Request>,
+    requests: RequestStore,
     trims: Vec<Trim>,
     trimmed: Vec<Block>,
     /// Disk and block, by number.
     keys: Vec<u64>,
     future: OnceLock<NextUses>,
     stop: Arc<AtomicBool>,
-}
-
-/// A read or write request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    /// The index after its last access.
-    end: u32,
-    /// Bytes of the first block that precede the request.
-    leading: u32,
-    /// Bytes of the last block that follow the request; plus [`WRITE`] for a write.
-    trailing: u32,
-    /// Milliseconds from the start of the trace, at most seven weeks.
-    at_ms: u32,
-}
-
-const NANOS_PER_MS: u64 = 1_000_000;
-/// Flag above all possible lengths of a part of a block.
-const WRITE: u32 = 1 << 31;
-
-impl Request {
-    #[inline]
-    pub(crate) fn used(self) -> AccessKind {
-        if self.trailing & WRITE == 0 { AccessKind::Read } else { AccessKind::Write }
-    }
-
-    /// Returns its time since the start of the trace.
-    #[inline]
-    pub(crate) fn at(self) -> Nanos {
-        Nanos::millis(self.at_ms.into())
-    }
-
-    /// Returns the bytes of its first block that are not part of the request.
-    #[inline]
-    pub(crate) fn leading_bytes(self) -> u64 {
-        u64::from(self.leading)
-    }
-
-    /// Returns the bytes of its last block that are not part of the request.
-    #[inline]
-    pub(crate) fn trailing_bytes(self) -> u64 {
-        u64::from(self.trailing & !WRITE)
-    }
-
-    #[inline]
-    pub(crate) fn end(self) -> usize {
-        self.end as usize
-    }
 }
 
 /// Blocks that become unused between two requests.
@@ -281,13 +235,12 @@ impl Loader {
             self.number_pending();
         }
         let blocks = self.trace.block.touched(record);
-        let is_write = if record.op == Op::Write { WRITE } else { 0 };
-        self.trace.requests.push(Request {
-            end: end as u32,
+        let used = if record.op == Op::Write { AccessKind::Write } else { AccessKind::Read };
+        let edges = Edges {
             leading: (offset - (blocks.start() << shift)) as u32,
-            trailing: (((blocks.end() + 1) << shift) - offset - len) as u32 | is_write,
-            at_ms: u32::try_from(record.at.0 / NANOS_PER_MS).unwrap_or(u32::MAX),
-        });
+            trailing: (((blocks.end() + 1) << shift) - offset - len) as u32,
+        };
+        self.trace.requests.push(Request::new(end as u32, used, edges, record.at));
         Ok(())
     }
 
@@ -352,8 +305,9 @@ impl BlockTrace {
 
     /// Returns the time from the first request to the last one; 0 if the trace has no times.
     pub fn duration(&self) -> Nanos {
-        let at = |request: Option<&Request>| request.map_or(0, |request| u64::from(request.at_ms));
-        Nanos::millis(at(self.requests.last()).saturating_sub(at(self.requests.first())))
+        let all = self.requests.range(0..self.requests());
+        let at = |request: Option<Request>| request.map_or(Nanos(0), Request::at);
+        at(all.iter().next_back()).since(at(all.iter().next()))
     }
 
     /// Returns the home of each block: disk and block in one number.
@@ -377,15 +331,15 @@ impl BlockTrace {
     }
 
     /// Returns runs of requests, each with the blocks trimmed after it; none after the trace was stopped.
-    pub(crate) fn request_runs(&self) -> impl Iterator<Item = (&[Request], &[Block])> {
+    pub(crate) fn request_runs(&self) -> impl Iterator<Item = (Requests<'_>, &[Block])> {
         let (mut request, mut trimmed) = (0, 0);
         let last = Trim { next_request: self.requests.len() as u32, end: self.trimmed.len() as u32 };
         let stretches = self.trims.iter().copied().chain([last]).flat_map(move |trim| {
-            let requests = &self.requests[request..trim.next_request as usize];
+            let requests = self.requests.range(request..trim.next_request as usize);
             let blocks = &self.trimmed[trimmed..trim.end as usize];
             (request, trimmed) = (trim.next_request as usize, trim.end as usize);
-            let pieces = requests.chunks(STOP_CHECK_INTERVAL).map(|piece| (piece, &[][..]));
-            pieces.chain([(&[][..], blocks)])
+            let pieces = requests.pieces(STOP_CHECK_INTERVAL).map(|piece| (piece, &[][..]));
+            pieces.chain([(self.requests.range(request..request), blocks)])
         });
         stretches.take_while(|_| !self.stop.load(Ordering::Relaxed))
     }

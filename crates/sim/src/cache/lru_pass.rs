@@ -1,6 +1,6 @@
 //! LRU caches of many sizes in one pass: see [`Stack`].
 
-use super::blocks::Request;
+use super::requests::Request;
 use super::stack::Stack;
 use super::{BlockTrace, CacheOutcome, Counts, Setup, WriteMode};
 use weir_policy::eviction::{AccessKind, Block};
@@ -80,8 +80,8 @@ impl Run<'_> {
     fn play(&mut self) {
         let mut first = 0;
         for (requests, trimmed) in self.trace.request_runs() {
-            for request in requests {
-                self.request(*request, first);
+            for request in requests.iter() {
+                self.request(request, first);
                 first = request.end();
             }
             trimmed.iter().for_each(|block| self.remove(*block));

@@ -1,6 +1,6 @@
 //! The outcome of a cache simulation.
 
-use super::blocks::Request;
+use super::requests::Request;
 use super::{BlockSize, BlockTrace, Setup};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

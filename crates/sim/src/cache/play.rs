@@ -1,8 +1,8 @@
 //! Plays a trace to caches.
 
-use super::blocks::Request;
 use super::dirty::Dirty;
 use super::outcome::Missed;
+use super::requests::{Request, Requests};
 use super::{AdmissionPolicy, BlockTrace, CacheOutcome, EvictionPolicy, lru_pass};
 use weir_policy::admission::{Admission, AdmissionSettings};
 use weir_policy::eviction::{AccessKind, Block, CacheSize, Eviction, Insertion};
@@ -135,13 +135,13 @@ impl<E: Eviction> Run<'_, E> {
     fn play(&mut self, warm_up: usize, counts: impl Fn(&mut Self)) {
         let (mut first, mut to_warm) = (0, warm_up);
         for (requests, trimmed) in self.trace.request_runs() {
-            let (warming, counted) = requests.split_at(to_warm.min(requests.len()));
-            first = self.play_requests(warming, first);
+            let (warming, counted) = requests.split_at(to_warm);
+            first = self.play_requests(&warming, first);
             to_warm -= warming.len();
             if to_warm == 0 && !warming.is_empty() {
                 counts(self);
             }
-            first = self.play_requests(counted, first);
+            first = self.play_requests(&counted, first);
             for block in trimmed {
                 self.cache.remove(*block);
                 if let Some(dirty) = &mut self.dirty {
@@ -152,9 +152,9 @@ impl<E: Eviction> Run<'_, E> {
     }
 
     /// Plays requests whose accesses begin at `first`; returns the index after their last access.
-    fn play_requests(&mut self, requests: &[Request], mut first: usize) -> usize {
-        for request in requests {
-            self.play_request(*request, first);
+    fn play_requests(&mut self, requests: &Requests<'_>, mut first: usize) -> usize {
+        for request in requests.iter() {
+            self.play_request(request, first);
             first = request.end();
         }
         first

@@ -122,8 +122,8 @@ pub fn critical_blocks(trace: &BlockTrace, policy: &AdmissionPolicy, settings: &
     let Some(mut admission) = (policy.new)(room, settings) else { return trace.blocks() };
     let mut is_admitted = vec![false; trace.blocks() as usize];
     let mut first = 0;
-    for request in trace.request_runs().flat_map(|(requests, _)| requests) {
-        if admission.request(trace.admission_request(*request, first)) {
+    for request in trace.request_runs().flat_map(|(requests, _)| requests.iter()) {
+        if admission.request(trace.admission_request(request, first)) {
             trace.accesses()[first..request.end()].iter().for_each(|block| is_admitted[block.index()] = true);
         }
         first = request.end();

@@ -132,12 +132,12 @@ impl<'t> Player<'t> {
         let trace = self.trace;
         let (mut first, mut to_warm, mut prefetched) = (0, warm_up, 0);
         for (requests, trimmed) in trace.request_runs() {
-            for request in requests {
+            for request in requests.iter() {
                 if first >= prefetched {
                     prefetched = (first + PREFETCHED).min(trace.accesses().len());
                     self.prefetch(&trace.accesses()[first..prefetched]);
                 }
-                self.play_request(*request, first)?;
+                self.play_request(request, first)?;
                 first = request.end();
                 if to_warm > 0 {
                     to_warm -= 1;
@@ -269,7 +269,7 @@ impl<'t> Player<'t> {
     /// Plays the request with this index, whose access has the same index.
     #[cfg(test)]
     pub(super) fn play_one(&mut self, index: usize) -> Result<(), FlashCacheError> {
-        let request = self.trace.request_runs().flat_map(|(requests, _)| requests).nth(index).copied();
+        let request = self.trace.request_runs().flat_map(|(requests, _)| requests.iter()).nth(index);
         request.map_or(Ok(()), |request| self.play_request(request, index))
     }
 
