@@ -104,11 +104,11 @@ impl RequestStore {
     }
 }
 
-/// Values by index. As long as all are the same, they take no memory.
+/// Values by index. Those equal to the first take no memory behind the last other one.
 #[derive(Debug, Default)]
 struct Column<T> {
     first: T,
-    /// Empty while all values equal the first.
+    /// The values up to the last one that differs from the first.
     values: Vec<T>,
 }
 
@@ -117,7 +117,7 @@ impl<T: Copy + PartialEq> Column<T> {
     fn push(&mut self, index: usize, value: T) {
         if index == 0 {
             self.first = value;
-        } else if !self.values.is_empty() || value != self.first {
+        } else if value != self.first {
             self.values.resize(index, self.first);
             self.values.push(value);
         }
