@@ -16,7 +16,8 @@ pub(crate) struct Request {
     at_ms: u32,
 }
 
-/// The bytes of a request's first block that precede it, and those of its last block that follow it.
+/// The bytes of a request's blocks that are not in it: those before it in its first block, and those after it
+/// in its last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edges {
     pub(super) leading: u32,
@@ -104,11 +105,11 @@ impl RequestStore {
     }
 }
 
-/// Values by index. Those equal to the first take no memory behind the last other one.
+/// Values by index. As long as all equal the first, only that is stored.
 #[derive(Debug, Default)]
 struct Column<T> {
     first: T,
-    /// The values up to the last one that differs from the first.
+    /// All up to the last one that differs from the first.
     values: Vec<T>,
 }
 

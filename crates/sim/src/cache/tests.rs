@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_model::{Bytes, Op};
+use weir_model::{Bytes, Nanos, Op};
 use weir_policy::eviction::Block;
 use weir_trace::{Disk, Record};
 
@@ -46,6 +46,14 @@ fn requests_touch_every_block_they_overlap() {
     let writes = Counts { accesses: 1, misses: 0, requests: 1, missed: 0, bytes: 4096, missed_bytes: 0 };
     assert_eq!((all.reads, all.writes), (reads, writes));
     assert_eq!((all.cache_writes(), all.clwa(), all.back_end_writes()), (5, Some(5.0), 1));
+}
+
+#[test]
+fn duration_is_from_the_first_request_to_the_last() {
+    let at = |seconds| Record { at: Nanos::secs(seconds), ..record(Op::Read, 0, 4096) };
+    assert_eq!(load(&[at(5), at(6), at(9)]).duration(), Nanos::secs(4));
+    assert_eq!(load(&[at(5)]).duration(), Nanos(0));
+    assert_eq!(load(&[at(5), at(4)]).duration(), Nanos(0), "the last one is earlier");
 }
 
 #[test]
