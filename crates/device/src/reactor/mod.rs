@@ -4,6 +4,7 @@
 //! commands that follow from it. Only `wait` blocks; it submits everything started since its last call, in
 //! one system call.
 
+mod awake;
 mod backend;
 mod cpu_latency;
 mod disk;
@@ -26,6 +27,7 @@ use weir_model::{Buffer, ConnId, DeviceId, Io, IoCompletion, IoError, Nanos, Pee
 use crate::arena::Region;
 use crate::pace::PaceStats;
 use crate::{Arena, DeviceError, Devices};
+use awake::Awake;
 use backend::{Backend, Finished, Sleep, TurnContext};
 pub use cpu_latency::CpuLatency;
 use cpu_latency::LatencyRequest;
@@ -156,7 +158,7 @@ pub struct Reactor {
     signals: Signals,
     backend: Backend,
     polling: Polling,
-    cpu_latency: LatencyRequest,
+    awake: Awake,
     /// Events of commands that completed without the kernel's ring; the next `wait` reports them.
     ready: Vec<Event>,
     finished: Vec<Finished>,
@@ -175,6 +177,7 @@ impl Reactor {
         let signals = Signals::new(options.signals)?;
         let region = arena.region().clone();
         let disks = Disks::new(devices);
+        let polling = Polling::new(options.poll);
         let backend = Backend::new(options, &disks.files(), &region, &signals)?;
         Ok(Self {
             origin: Instant::now(),
@@ -183,8 +186,8 @@ impl Reactor {
             sockets: Sockets::default(),
             signals,
             backend,
-            polling: Polling::new(options.poll),
-            cpu_latency: LatencyRequest::new(options.cpu_latency),
+            awake: Awake::new(LatencyRequest::new(options.cpu_latency.here()), polling.adapts()),
+            polling,
             ready: Vec::new(),
             finished: Vec::new(),
             not_send: PhantomData,
@@ -358,27 +361,30 @@ impl Reactor {
         }
     }
 
-    /// Records the number of requests that the caller has answered since the last [`wait`](Self::wait). More
-    /// than one means clients that do not wait for each answer: polling does not help them.
+    /// Records the number of requests that the caller has answered since the last [`wait`](Self::wait).
+    /// Without this the reactor polls as if clients waited for each answer, and never stays awake.
     pub fn record_answers(&mut self, answered: usize) {
         self.polling.record_answers(answered);
-        self.cpu_latency.record_answers(answered);
+        self.awake.record_answers(answered);
     }
 
     /// Returns how long to poll before a sleep that begins now: not at all while another thread copies a long
     /// write, which needs the processor.
     fn polling_time(&self, now: Nanos) -> Nanos {
         let polls = self.backend.may_poll() && !self.disks.has_offloaded();
-        if polls { self.polling.time(now) } else { Nanos(0) }
+        match self.awake.is_awake() {
+            _ if !polls => Nanos(0),
+            true => self.polling.time_awake(now),
+            false => self.polling.time(now),
+        }
     }
 
     /// Polls for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
-        self.cpu_latency.begin_wait(now);
+        self.awake.begin_wait(now, self.backend.has_file_ops());
         if self.disks.has_offloaded() {
             self.polling.record_pipelining();
-            self.cpu_latency.record_pipelining();
         }
         let polled = sleep.at_most(self.polling_time(now));
         if polled > Nanos(0) {
@@ -394,17 +400,17 @@ impl Reactor {
             }
         }
         if events.len() == before {
-            let idle_at = self.cpu_latency.idle_at();
+            let idle_at = self.awake.idle_at();
             let (so_far, rest) = (self.now(), sleep.after(self.now() - now));
             self.turn(idle_at.map_or(rest, |at| rest.shortened(at.since(so_far))), events);
             if events.len() == before && idle_at.is_some_and(|at| self.now() >= at) {
-                self.cpu_latency.withdraw();
+                self.awake.sleep();
                 self.turn(sleep.after(self.now() - now), events);
             }
         }
         let has_event = events.len() > before;
         let ended = self.now();
-        self.cpu_latency.end_wait(ended);
+        self.awake.end_wait(ended);
         self.polling.record_wait(ended, ended - now, has_event, polling::scheduler_stats);
     }
 
@@ -439,7 +445,7 @@ fn sleep_until(now: Nanos, deadline: Option<Nanos>, due: Option<Nanos>) -> Sleep
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        self.cpu_latency.withdraw();
+        self.awake.sleep();
         self.stop_listening();
         for conn in self.sockets.ids() {
             self.close(conn);

@@ -14,6 +14,9 @@
 //! processor: polling keeps it from sending requests, and switching to it costs less than waking a processor.
 //! It also pauses when several requests were answered at once: their clients do not wait for each answer, and
 //! what arrives during a sleep is received and answered together, which costs less than one by one.
+//!
+//! Of these pauses only the first counts while the reactor [stays awake](super::awake): trials have shown
+//! that its clients are faster then.
 
 use std::num::NonZero;
 
@@ -24,12 +27,10 @@ const POLL_MIN: Nanos = Nanos::micros(10);
 /// Longest polling time, the same as KVM's. A client on another processor sends its next request within this
 /// time after a reply, even if its processor sleeps.
 const POLL_MAX: Nanos = Nanos::micros(200);
-/// First pause of polling after another thread needed the processor. The pause doubles each time, up to
-/// [`YIELD_PAUSE_MAX`], and halves at each check that finds no contention: a client that needs the processor
-/// once, when it starts, costs little, and one that always needs it is delayed rarely.
-const YIELD_PAUSE_MIN: Nanos = Nanos::millis(20);
+/// First pause of polling after another thread needed the processor; see [`Pause`].
+const PAUSE_MIN: Nanos = Nanos::millis(20);
 /// Longest pause.
-const YIELD_PAUSE_MAX: Nanos = Nanos::secs(1);
+const PAUSE_MAX: Nanos = Nanos::secs(1);
 /// Another thread needs the processor if this thread waits for it for more than one part in this many of the
 /// time.
 const CONTENDED: u64 = 4;
@@ -58,16 +59,59 @@ pub enum Poll {
 pub(super) struct Polling {
     mode: Poll,
     time: Nanos,
-    /// Polling is off until this time.
-    off_until: Nanos,
-    /// Length of the next pause.
-    pause: Nanos,
+    /// The pause after the thread had to wait for its processor.
+    contention: Pause,
+    /// The pause after the thread was often preempted.
+    preemption: Pause,
     /// Number of waits until several requests answered at once are forgotten.
     pipelined: u32,
     /// Number of waits since the last check.
     waits: u32,
-    /// Time of the last check, and the scheduler's statistics then.
+}
+
+/// A pause of polling, whose length doubles each time, up to [`PAUSE_MAX`], and halves at each check that
+/// finds no need for one: a client that needs the processor once, when it starts, costs little, and one that
+/// always needs it is delayed rarely.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Nanos,
+    /// Length of the next pause.
+    length: Nanos,
+    /// Time of the last check since the last pause, and the scheduler's statistics then. Statistics from a
+    /// pause say nothing about the polling after it.
     last_check: Option<(Nanos, SchedulerStats)>,
+}
+
+impl Pause {
+    const NONE: Self = Self { until: Nanos(0), length: PAUSE_MIN, last_check: None };
+
+    fn is_over(&self, now: Nanos) -> bool {
+        now >= self.until
+    }
+
+    /// Begins a pause if the time since the last check and what the scheduler did meanwhile need one. Does
+    /// nothing during a pause.
+    fn check(
+        &mut self,
+        now: Nanos,
+        scheduled: SchedulerStats,
+        needs_pause: impl Fn(Nanos, SchedulerStats) -> bool,
+    ) {
+        if !self.is_over(now) {
+            return;
+        }
+        let Some((then, before)) = self.last_check.replace((now, scheduled)) else { return };
+        let since = SchedulerStats {
+            delayed: scheduled.delayed.since(before.delayed),
+            preempted: scheduled.preempted.saturating_sub(before.preempted),
+        };
+        if needs_pause(now.since(then), since) {
+            (self.until, self.last_check) = (now + self.length, None);
+            self.length = Nanos(self.length.0 * 2).min(PAUSE_MAX);
+        } else {
+            self.length = Nanos(self.length.0 / 2).max(PAUSE_MIN);
+        }
+    }
 }
 
 /// The scheduler's statistics of a thread since its start.
@@ -85,14 +129,25 @@ impl Polling {
         let is_alone = std::thread::available_parallelism().is_ok_and(|count| count == NonZero::<usize>::MIN);
         let mode = if mode == Poll::Auto && (is_alone || has_quota()) { Poll::Off } else { mode };
         let time = if let Poll::For(time) = mode { time } else { Nanos(0) };
-        let (off_until, pause) = (Nanos(0), YIELD_PAUSE_MIN);
-        Self { mode, time, off_until, pause, pipelined: 0, waits: 0, last_check: None }
+        Self { mode, time, contention: Pause::NONE, preemption: Pause::NONE, pipelined: 0, waits: 0 }
+    }
+
+    /// Reports whether polling adapts; otherwise its time is fixed.
+    pub(super) fn adapts(&self) -> bool {
+        self.mode == Poll::Auto
     }
 
     /// Returns how long to poll before a sleep that begins now; 0 means not at all.
     #[inline]
     pub(super) fn time(&self, now: Nanos) -> Nanos {
-        if now < self.off_until || self.pipelined > 0 { Nanos(0) } else { self.time }
+        let is_off = self.pipelined > 0 || !self.preemption.is_over(now);
+        if is_off { Nanos(0) } else { self.time_awake(now) }
+    }
+
+    /// The same while the reactor [stays awake](super::awake).
+    #[inline]
+    pub(super) fn time_awake(&self, now: Nanos) -> Nanos {
+        if self.contention.is_over(now) { self.time } else { Nanos(0) }
     }
 
     /// Records the number of requests answered since the last wait.
@@ -131,7 +186,7 @@ impl Polling {
             self.time = Nanos(self.time.0 * 2).clamp(POLL_MIN, POLL_MAX);
         }
         self.waits += 1;
-        if self.time > Nanos(0) && self.waits >= CHECK_INTERVAL && now >= self.off_until {
+        if self.time > Nanos(0) && self.waits >= CHECK_INTERVAL && self.contention.is_over(now) {
             self.check_scheduler(now, scheduled());
         }
     }
@@ -143,19 +198,13 @@ impl Polling {
     }
 
     fn check_scheduler(&mut self, now: Nanos, scheduled: SchedulerStats) {
-        if let Some((then, before)) = self.last_check.replace((now, scheduled)) {
-            let is_contended = scheduled.delayed.since(before.delayed).0 > now.since(then).0 / CONTENDED;
-            let preempted = scheduled.preempted.saturating_sub(before.preempted);
-            if is_contended || preempted > u64::from(self.waits) / PREEMPTED {
-                self.off_until = now + self.pause;
-                self.pause = Nanos(self.pause.0 * 2).min(YIELD_PAUSE_MAX);
-                // Statistics from the pause say nothing about the polling after it.
-                self.last_check = None;
-            } else {
-                self.pause = Nanos(self.pause.0 / 2).max(YIELD_PAUSE_MIN);
-            }
+        let waits = u64::from(std::mem::take(&mut self.waits));
+        self.contention.check(now, scheduled, |time, since| since.delayed.0 > time.0 / CONTENDED);
+        if self.contention.is_over(now) {
+            self.preemption.check(now, scheduled, |_, since| since.preempted > waits / PREEMPTED);
+        } else {
+            self.preemption.last_check = None;
         }
-        self.waits = 0;
     }
 }
 
@@ -262,6 +311,7 @@ mod tests {
         polling.record_answers(2);
         for _ in 0..PIPELINED_WAITS {
             assert_eq!(polling.time(Nanos(0)), Nanos(0));
+            assert_eq!(polling.time_awake(Nanos(0)), Nanos::micros(40), "that pays");
             wait(&mut polling);
             polling.record_answers(1);
         }
@@ -305,15 +355,34 @@ mod tests {
             poll_through_checks(&mut polling, 5, &mut now, &mut all, little);
             assert!(polling.time(now) > WITHIN, "{little:?} of two milliseconds is no need");
             poll_through_checks(&mut polling, 1, &mut now, &mut all, needed);
-            assert_eq!(polling.time(now), Nanos(0), "{needed:?}");
+            let awake = if needed == shared { POLL_MAX.min(Nanos::micros(40)) } else { Nanos(0) };
+            assert_eq!([polling.time(now), polling.time_awake(now)], [Nanos(0), awake], "{needed:?}");
             poll_through_checks(&mut polling, 5, &mut now, &mut all, needed);
-            now += YIELD_PAUSE_MIN;
+            now += PAUSE_MIN;
             assert!(polling.time(now) > WITHIN, "it tries again");
             poll_through_checks(&mut polling, 5, &mut now, &mut all, little);
             assert!(polling.time(now) > WITHIN, "nobody did since");
             poll_through_checks(&mut polling, 2, &mut now, &mut all, needed);
             assert_eq!(polling.time(now), Nanos(0));
         }
+    }
+
+    #[test]
+    fn contention_counts_during_pause_for_preemption() {
+        let shared = SchedulerStats { delayed: Nanos(0), preempted: u64::from(CHECK_INTERVAL) };
+        let contended = SchedulerStats { delayed: Nanos::millis(1), ..shared };
+        let mut polling = auto();
+        let (mut now, mut all) = (Nanos::secs(5), SchedulerStats::default());
+        poll_through_checks(&mut polling, 2, &mut now, &mut all, shared);
+        assert!(polling.time(now) == Nanos(0) && polling.time_awake(now) > WITHIN);
+        poll_through_checks(&mut polling, 1, &mut now, &mut all, contended);
+        assert_eq!(polling.time_awake(now), Nanos(0));
+        now += PAUSE_MIN;
+        assert!(polling.time_awake(now) > WITHIN, "it tries again");
+        // What happened during the pause does not count.
+        all.preempted += 1_000_000;
+        poll_through_checks(&mut polling, 1, &mut now, &mut all, SchedulerStats::default());
+        assert!(polling.time(now) > WITHIN);
     }
 
     #[test]
@@ -325,19 +394,19 @@ mod tests {
             while polling.time(now) == Nanos(0) {
                 poll_through_checks(polling, 1, &mut now, &mut all, SchedulerStats::default());
             }
-            let pause = polling.pause;
+            let pause = polling.preemption.length;
             while polling.time(now) > Nanos(0) {
                 poll_through_checks(polling, 1, &mut now, &mut all, shared);
             }
-            let left = polling.off_until.since(now);
+            let left = polling.preemption.until.since(now);
             assert!(left <= pause && left + Nanos::millis(2) >= pause, "{left} of {pause}");
             pause
         };
         let pauses: Vec<_> = (0..8).map(|_| pause_of(&mut polling)).collect();
         assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000].map(Nanos::millis));
-        now += YIELD_PAUSE_MAX;
+        now += PAUSE_MAX;
         poll_through_checks(&mut polling, 10, &mut now, &mut all, SchedulerStats::default());
-        assert_eq!(polling.pause, YIELD_PAUSE_MIN, "nobody needed the processor");
+        assert_eq!(polling.preemption.length, PAUSE_MIN, "nobody needed the processor");
     }
 
     #[test]

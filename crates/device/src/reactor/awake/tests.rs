@@ -1,12 +1,16 @@
-use super::super::{Event, Reactor, ReactorOptions, Ring};
+use std::path::Path;
+
+use super::super::cpu_latency::{WITHDRAWN, ZERO};
+use super::super::{Event, Poll, Reactor, ReactorOptions, Ring};
 use super::*;
 use crate::{Arena, Device, DeviceOptions, Devices};
 use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoId, IoKind, Memory};
 
-/// A request whose device is a file, and a clock.
+/// A reactor's decision to stay awake, a file as the kernel's interface, and a clock.
 struct Rig {
     dir: tempfile::TempDir,
-    latency: LatencyRequest,
+    awake: Awake,
+    has_commands: bool,
     now: Nanos,
 }
 
@@ -15,51 +19,58 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let device = dir.path().join("latency");
         std::fs::write(&device, []).unwrap();
-        Self { dir, latency: LatencyRequest::with(mode, &device), now: Nanos::secs(5) }
+        let awake = Awake::new(LatencyRequest::with(mode, &device), false);
+        let mut rig = Self { dir, awake, has_commands: false, now: Nanos(0) };
+        rig.wait(Nanos::secs(5));
+        rig
+    }
+
+    fn device(&self) -> std::path::PathBuf {
+        self.dir.path().join("latency")
     }
 
     /// Returns what the kernel was told last; `None` before it was told anything.
     fn told(&self) -> Option<i32> {
-        let bytes = std::fs::read(self.dir.path().join("latency")).unwrap();
+        let bytes = std::fs::read(self.device()).unwrap();
         bytes.try_into().ok().map(i32::from_ne_bytes)
     }
 
     /// Answers a request and waits for this long.
     fn answer(&mut self, wait: Nanos) {
-        self.latency.record_answers(1);
+        self.awake.record_answers(1);
         self.wait(wait);
     }
 
     fn wait(&mut self, wait: Nanos) {
-        self.latency.begin_wait(self.now);
+        self.awake.begin_wait(self.now, self.has_commands);
         self.now += wait;
-        if self.latency.idle_at().is_some_and(|at| self.now >= at) {
-            self.latency.withdraw();
+        if self.awake.idle_at().is_some_and(|at| self.now >= at) {
+            self.awake.sleep();
         }
-        self.latency.end_wait(self.now);
+        self.awake.end_wait(self.now);
     }
 
-    /// Answers requests for this time, whose waits have this length with the request and without it.
+    /// Answers requests for this time, whose waits have this length if it is awake and if not.
     fn answer_for(&mut self, time: Nanos, with: Nanos, without: Nanos) {
         let end = self.now + time;
         while self.now < end {
-            self.answer(if self.latency.is_made { with } else { without });
+            self.answer(if self.awake.is_awake { with } else { without });
         }
     }
 
     fn begin_trial(&mut self) {
-        while !matches!(self.latency.state, State::Trial { .. }) {
+        while !matches!(self.awake.state, State::Trial { .. }) {
             self.answer(SLOW);
         }
         assert_eq!(self.told(), Some(ZERO));
     }
 
     fn is_held(&self) -> bool {
-        matches!(self.latency.state, State::Held { .. })
+        matches!(self.awake.state, State::Held { .. })
     }
 
     fn is_watching(&self) -> bool {
-        matches!(self.latency.state, State::Watch { .. })
+        matches!(self.awake.state, State::Watch { .. })
     }
 }
 
@@ -72,18 +83,18 @@ fn request_is_held_while_it_makes_clients_faster() {
     rig.answer_for(Nanos::millis(5), FAST, SLOW);
     assert_eq!(rig.told(), None, "nothing is known yet");
     rig.answer_for(Nanos::millis(15), FAST, SLOW);
-    assert!(rig.is_held(), "{:?}", rig.latency.state);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
     assert_eq!(rig.told(), Some(ZERO));
     // It is tried again, in time.
     let mut with = 0;
     for _ in 0..100_000 {
-        with += u32::from(rig.latency.is_made);
-        let wait = if rig.latency.is_made { FAST } else { SLOW };
+        with += u32::from(rig.awake.is_awake);
+        let wait = if rig.awake.is_awake { FAST } else { SLOW };
         rig.answer(wait);
     }
     assert!((95_000..100_000).contains(&with), "{with}");
     rig.answer_for(Nanos::millis(300), FAST, FAST);
-    assert!(rig.is_watching(), "it changes nothing any more: {:?}", rig.latency.state);
+    assert!(rig.is_watching(), "it changes nothing any more: {:?}", rig.awake.state);
     assert_eq!(rig.told(), Some(WITHDRAWN));
 }
 
@@ -91,57 +102,124 @@ fn request_is_held_while_it_makes_clients_faster() {
 fn request_is_not_made_again_while_clients_stay_fast_without_it() {
     let mut rig = Rig::new(CpuLatency::Auto);
     rig.answer_for(Nanos::millis(20), FAST, SLOW);
-    assert!(rig.is_held(), "{:?}", rig.latency.state);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
     // A hypervisor polls, once halts are short.
-    rig.answer_for(HOLD, FAST, FAST);
+    rig.answer_for(MEMORY.hold, FAST, FAST);
     for _ in 0..100_000 {
         rig.answer(FAST);
-        assert!(rig.is_watching(), "{:?}", rig.latency.state);
+        assert!(rig.is_watching(), "{:?}", rig.awake.state);
     }
     assert_eq!(rig.told(), Some(WITHDRAWN));
     // It no longer does.
     rig.answer_for(Nanos::millis(20), FAST, SLOW);
-    assert!(rig.is_held(), "{:?}", rig.latency.state);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
 }
 
 #[test]
 fn pauses_double_until_a_trial_succeeds() {
     let mut rig = Rig::new(CpuLatency::Auto);
     let mut pauses = Vec::new();
-    for slower in 0..7 {
+    for slower in 0..9 {
         // Answers become slower each time, so that the trials wait for the pauses alone.
         let wait = Nanos::micros(30 + 10 * slower);
-        rig.latency.paused_until = rig.now;
+        rig.awake.paused_until = rig.now;
         rig.answer_for(Nanos::millis(60), wait, wait);
-        assert!(rig.is_watching() && rig.told() == Some(WITHDRAWN), "{:?}", rig.latency.state);
-        pauses.push(rig.latency.pause);
-        let until = rig.latency.paused_until;
+        assert!(rig.is_watching() && rig.told() == Some(WITHDRAWN), "{:?}", rig.awake.state);
+        pauses.push(rig.awake.pause);
+        let until = rig.awake.paused_until;
         assert!(until > rig.now, "no trial");
         rig.answer_for(Nanos::millis(60), FAST, wait);
-        assert!(rig.is_watching() && rig.latency.paused_until == until, "a trial in the pause");
+        assert!(rig.is_watching() && rig.awake.paused_until == until, "a trial in the pause");
     }
-    assert_eq!(pauses, [1000, 2000, 4000, 8000, 8000, 8000, 8000].map(Nanos::millis));
-    let until = rig.latency.paused_until;
+    assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000].map(Nanos::millis));
+    let until = rig.awake.paused_until;
     rig.answer_for(Nanos::millis(60), FAST, Nanos::micros(200));
-    assert!(rig.is_watching() && rig.latency.paused_until == until, "answers are slower, but in the pause");
-    rig.latency.paused_until = rig.now;
+    assert!(rig.is_watching() && rig.awake.paused_until == until, "answers are slower, but in the pause");
+    rig.awake.paused_until = rig.now;
     rig.answer_for(Nanos::millis(60), FAST, Nanos::micros(200));
-    assert!(rig.is_held() && rig.latency.pause == PAUSE_MIN, "{:?}", rig.latency.state);
+    assert!(rig.is_held() && rig.awake.pause == PAUSE_MIN, "{:?}", rig.awake.state);
 }
 
 #[test]
-fn trial_succeeds_only_if_all_its_periods_are_faster() {
+fn trial_compares_medians_after_a_first_period() {
     let mut rig = Rig::new(CpuLatency::Auto);
     rig.answer_for(Nanos::micros(4500), FAST, FAST);
     assert_eq!(rig.told(), None, "after the first answers, two periods take 4 ms");
-    for slow_period in 0..PERIODS {
+    let (fast, slow) = (true, false);
+    for (periods, succeeds) in [
+        ([slow, fast, fast, fast], true),
+        ([slow, slow, fast, fast], true),
+        ([slow, fast, slow, fast], true),
+        ([fast, fast, slow, slow], false),
+        ([fast, slow, slow, fast], false),
+        ([fast, slow, slow, slow], false),
+    ] {
         let mut rig = Rig::new(CpuLatency::Auto);
         rig.begin_trial();
-        for period in 0..PERIODS {
-            rig.answer_for(PERIOD_TIME, if period == slow_period { SLOW } else { FAST }, SLOW);
+        for is_fast in periods {
+            assert!(matches!(rig.awake.state, State::Trial { .. }), "{periods:?}: {:?}", rig.awake.state);
+            rig.answer_for(MEMORY.period, if is_fast { FAST } else { SLOW }, SLOW);
         }
         rig.answer_for(Nanos::millis(1), FAST, SLOW);
-        assert!(rig.is_watching(), "{slow_period}: {:?}", rig.latency.state);
+        assert_eq!((rig.is_held(), rig.is_watching()), (succeeds, !succeeds), "{periods:?}");
+    }
+}
+
+#[test]
+fn load_with_device_commands_has_longer_trials() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    rig.has_commands = true;
+    rig.begin_trial();
+    let start = rig.now;
+    assert!(start - Nanos::secs(5) > Nanos(3 * DEVICES.period.0), "{start}");
+    // A device is slow once, and commands are in flight during some waits only.
+    for nth in 0.. {
+        rig.has_commands = nth % COMMAND_WAITS == 0;
+        rig.answer(if nth == 50 { DEVICES.idle - Nanos(1) } else { FAST });
+        if !matches!(rig.awake.state, State::Trial { .. }) {
+            break;
+        }
+    }
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
+    assert!(rig.now - start >= Nanos(4 * DEVICES.period.0), "{}", rig.now);
+    let held = rig.now;
+    while rig.is_held() {
+        rig.has_commands = true;
+        rig.answer(FAST);
+    }
+    assert_eq!(rig.now - held, DEVICES.hold);
+    // Without commands everything is shorter again.
+    rig.has_commands = false;
+    rig.answer_for(Nanos::millis(20), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
+}
+
+#[test]
+fn rate_that_is_expected_is_the_last_one_awake() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    // Answers become faster while the reactor stays awake.
+    rig.answer_for(Nanos::millis(20), Nanos::micros(20), SLOW);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
+    while rig.is_held() {
+        rig.answer(FAST);
+    }
+    assert_eq!(rig.awake.state, State::Watch { recent: Vec::new(), expected: Some(100_000) });
+    // This is slower than that.
+    rig.answer_for(Nanos::millis(20), FAST, Nanos::micros(20));
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
+}
+
+#[test]
+fn load_that_is_twice_as_fast_gets_a_trial() {
+    for (wait, is_tried) in [(Nanos::micros(6), false), (Nanos(4900), true)] {
+        let mut rig = Rig::new(CpuLatency::Auto);
+        rig.answer_for(Nanos::millis(20), FAST, SLOW);
+        assert!(rig.is_held(), "{:?}", rig.awake.state);
+        rig.answer_for(MEMORY.hold, FAST, FAST);
+        let paused_until = rig.awake.paused_until;
+        rig.answer_for(Nanos::millis(40), wait, wait);
+        assert!(rig.is_watching(), "{wait}: {:?}", rig.awake.state);
+        assert_eq!(rig.awake.paused_until != paused_until, is_tried, "{wait}");
     }
 }
 
@@ -149,11 +227,11 @@ fn trial_succeeds_only_if_all_its_periods_are_faster() {
 fn trials_are_repeated_though_nothing_becomes_slower() {
     let mut rig = Rig::new(CpuLatency::Auto);
     rig.answer_for(Nanos::millis(20), SLOW, SLOW);
-    assert!(rig.is_watching(), "{:?}", rig.latency.state);
+    assert!(rig.is_watching(), "{:?}", rig.awake.state);
     rig.answer_for(PAUSE_MIN + PAUSE_MAX - Nanos::millis(100), FAST, SLOW);
-    assert!(rig.is_watching(), "{:?}", rig.latency.state);
+    assert!(rig.is_watching(), "{:?}", rig.awake.state);
     rig.answer_for(Nanos::millis(200), FAST, SLOW);
-    assert!(rig.is_held(), "{:?}", rig.latency.state);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
 }
 
 #[test]
@@ -161,7 +239,7 @@ fn slower_clients_keep_nothing_awake() {
     let mut rig = Rig::new(CpuLatency::Auto);
     rig.answer_for(Nanos::millis(50), SLOW, FAST);
     assert_eq!(rig.told(), Some(WITHDRAWN));
-    assert!(rig.is_watching(), "{:?}", rig.latency.state);
+    assert!(rig.is_watching(), "{:?}", rig.awake.state);
 }
 
 #[test]
@@ -170,14 +248,14 @@ fn idle_server_withdraws_request() {
         let mut rig = Rig::new(mode);
         rig.answer_for(Nanos::millis(50), FAST, SLOW);
         for _ in 0..3 {
-            rig.answer(TRIAL_IDLE);
+            rig.answer(MEMORY.idle);
             assert_eq!(rig.told(), Some(ZERO), "{mode:?}: a short pause");
             rig.answer(IDLE);
             assert_eq!(rig.told(), Some(WITHDRAWN), "{mode:?}");
-            assert_eq!(rig.latency.idle_at(), None);
+            assert_eq!(rig.awake.idle_at(), None);
             rig.answer(FAST);
             assert_eq!(rig.told(), Some(ZERO), "{mode:?}: clients are busy again");
-            assert_eq!(rig.latency.idle_at(), Some(rig.now - FAST + IDLE));
+            assert_eq!(rig.awake.idle_at(), Some(rig.now - FAST + IDLE));
         }
         // Other events are no answers.
         for _ in 0..20 {
@@ -186,28 +264,8 @@ fn idle_server_withdraws_request() {
         assert_eq!(rig.told(), Some(WITHDRAWN), "{mode:?}");
     }
     let mut quiet = Rig::new(CpuLatency::Low);
-    quiet.now = Nanos::secs(5);
     (0..9).for_each(|_| quiet.wait(FAST));
     assert_eq!(quiet.told(), None, "nothing was answered yet");
-}
-
-#[test]
-fn clients_that_do_not_wait_get_no_trial() {
-    let mut rig = Rig::new(CpuLatency::Auto);
-    for _ in 0..10_000 {
-        rig.latency.record_answers(2);
-        rig.answer(SLOW);
-    }
-    assert_eq!(rig.told(), None);
-    rig.answer_for(Nanos::millis(50), FAST, SLOW);
-    assert!(rig.is_held(), "{:?}", rig.latency.state);
-    rig.latency.record_pipelining();
-    rig.answer(FAST);
-    assert_eq!(rig.told(), Some(WITHDRAWN));
-    let mut low = Rig::new(CpuLatency::Low);
-    low.latency.record_answers(2);
-    low.answer(FAST);
-    assert_eq!(low.told(), Some(ZERO), "always while clients are busy");
 }
 
 #[test]
@@ -217,49 +275,41 @@ fn idle_time_is_no_part_of_a_trial() {
         // Fewer answers than a period needs.
         (0..PERIOD_ANSWERS / 2).for_each(|_| rig.answer(SLOW));
         rig.answer(Nanos::millis(2));
-        assert_eq!(rig.latency.state, State::Watch { recent: Vec::new(), expected: None });
+        assert_eq!(rig.awake.state, State::Watch { recent: Vec::new(), expected: None });
     }
     assert_eq!(rig.told(), None);
 }
 
 #[test]
 fn idle_time_ends_a_trial() {
-    for is_idle in [true, false] {
-        let mut rig = Rig::new(CpuLatency::Auto);
+    let mut rig = Rig::new(CpuLatency::Auto);
+    for pause in [50, 100, 200].map(Nanos::millis) {
         rig.begin_trial();
-        if is_idle {
-            rig.answer(TRIAL_IDLE);
-        } else {
-            rig.latency.record_pipelining();
-            rig.answer(FAST);
-        }
-        assert_eq!((rig.is_watching(), rig.told()), (true, Some(WITHDRAWN)), "{is_idle}");
-        rig.answer_for(PAUSE_MIN - Nanos::millis(10), FAST, SLOW);
-        assert!(rig.is_watching(), "{is_idle}: trials follow each other without a pause");
-        rig.answer_for(Nanos::millis(40), FAST, SLOW);
-        assert!(rig.is_held(), "{is_idle}: {:?}", rig.latency.state);
+        rig.answer(MEMORY.idle);
+        assert_eq!((rig.is_watching(), rig.told()), (true, Some(WITHDRAWN)), "{pause}");
+        rig.answer_for(pause - Nanos::millis(10), FAST, SLOW);
+        assert!(rig.is_watching(), "trials follow each other without a pause");
     }
+    rig.answer_for(Nanos::millis(40), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
 }
 
 #[test]
-fn auto_is_off_where_it_costs_more_than_it_gains() {
-    let auto = [-1, 0, 1, 2, 8, 9, 512].map(|processors| CpuLatency::Auto.on(processors));
-    let (on, off) = (CpuLatency::Auto, CpuLatency::Off);
-    assert_eq!(auto, [off, off, off, on, on, off, off]);
-    assert_eq!([CpuLatency::Low.on(1), CpuLatency::Low.on(512)], [CpuLatency::Low; 2]);
-}
-
-#[test]
-fn request_is_not_made_where_it_is_off_or_refused() {
+fn reactor_stays_awake_without_request_where_that_is_off_or_refused() {
     let mut rig = Rig::new(CpuLatency::Off);
     rig.answer_for(Nanos::millis(50), FAST, SLOW);
-    assert_eq!((rig.told(), rig.latency.idle_at()), (None, None));
-    for mode in [CpuLatency::Auto, CpuLatency::Low] {
-        let mut rig = Rig::new(mode);
-        rig.latency.device = rig.dir.path().join("none/such");
-        rig.answer_for(Nanos::millis(50), FAST, SLOW);
-        assert_eq!((&rig.latency.state, rig.latency.idle_at()), (&State::Off, None), "{mode:?}");
-    }
+    assert_eq!((&rig.awake.state, rig.awake.is_awake, rig.told()), (&State::Off, false, None));
+    rig.awake = Awake::new(LatencyRequest::with(CpuLatency::Off, &rig.device()), true);
+    rig.answer_for(Nanos::millis(50), FAST, SLOW);
+    assert!(rig.is_held(), "it polls: {:?}", rig.awake.state);
+    assert_eq!((rig.told(), rig.awake.idle_at()), (None, None));
+    let refused = LatencyRequest::with(CpuLatency::Auto, &rig.dir.path().join("none/such"));
+    rig.awake = Awake::new(refused, false);
+    rig.answer_for(Nanos::millis(50), FAST, SLOW);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
+    assert_eq!(rig.awake.idle_at(), None);
+    rig.answer(IDLE);
+    assert!(!rig.awake.is_awake, "nobody asks");
 }
 
 #[test]
@@ -270,7 +320,8 @@ fn gain_is_a_tenth() {
 
 /// Returns a reactor with this request, and a file in memory as its device if there is one.
 fn reactor(ring: Ring, latency: LatencyRequest, folder: Option<&Path>) -> (Reactor, Arena) {
-    let options = ReactorOptions { ring, cpu_latency: CpuLatency::Off, ..ReactorOptions::default() };
+    let poll = Poll::Auto;
+    let options = ReactorOptions { ring, poll, cpu_latency: CpuLatency::Off, ..ReactorOptions::default() };
     let arena = Arena::new(Bytes::mib(1)).unwrap();
     let mut devices = Devices::new();
     if let Some(folder) = folder {
@@ -278,7 +329,7 @@ fn reactor(ring: Ring, latency: LatencyRequest, folder: Option<&Path>) -> (React
         devices.insert(DeviceId(0), Device::open(&folder.join("disk"), &options).unwrap()).unwrap();
     }
     let mut reactor = Reactor::new(&options, devices, &arena).unwrap();
-    reactor.cpu_latency = latency;
+    reactor.awake = Awake::new(latency, false);
     (reactor, arena)
 }
 
@@ -291,7 +342,7 @@ fn reactor_withdraws_request_while_it_sleeps_for_long() {
     unsafe { libc::signal(libc::SIGUSR2, ignore as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     for (ring, is_interrupted) in [(Ring::Auto, false), (Ring::Auto, true), (Ring::Plain, true)] {
         let rig = Rig::new(CpuLatency::Low);
-        let (device, told) = (rig.latency.device.clone(), || rig.told());
+        let (device, told) = (rig.device(), || rig.told());
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -300,7 +351,7 @@ fn reactor_withdraws_request_while_it_sleeps_for_long() {
                 let waker = reactor.waker();
                 let mut events = Vec::new();
                 // On a busy machine even the wait for an event that is there can take long.
-                while !reactor.cpu_latency.is_made {
+                while !reactor.awake.is_awake {
                     reactor.record_answers(1);
                     waker.wake();
                     reactor.wait(None, &mut events);
@@ -333,7 +384,7 @@ fn reactor_withdraws_request_while_it_sleeps_for_long() {
 fn short_waits_without_events_keep_request() {
     let rig = Rig::new(CpuLatency::Low);
     let (mut reactor, _arena) =
-        reactor(Ring::Auto, LatencyRequest::with(CpuLatency::Low, &rig.latency.device), None);
+        reactor(Ring::Auto, LatencyRequest::with(CpuLatency::Low, &rig.device()), None);
     let mut events = Vec::new();
     let mut checked = 0;
     for _ in 0..1000 {
@@ -350,16 +401,15 @@ fn short_waits_without_events_keep_request() {
     }
     assert!(checked > 0 && events.is_empty(), "{checked} checked, {events:?}");
     reactor.record_answers(1);
-    reactor.cpu_latency.request(true);
+    reactor.awake.stay_awake(true);
     drop(reactor);
     assert_eq!(rig.told(), Some(WITHDRAWN), "it no longer serves");
 }
 
 #[test]
 fn reactor_counts_answers_for_trials() {
-    let mut rig = Rig::new(CpuLatency::Auto);
-    let latency = std::mem::replace(&mut rig.latency, LatencyRequest::with(CpuLatency::Off, Path::new("")));
-    let device = latency.device.clone();
+    let rig = Rig::new(CpuLatency::Auto);
+    let latency = LatencyRequest::with(CpuLatency::Auto, &rig.device());
     let (mut reactor, _arena) = reactor(Ring::Auto, latency, None);
     let (waker, mut events) = (reactor.waker(), Vec::new());
     // Busy machines interrupt trials, so it may take several attempts.
@@ -368,21 +418,61 @@ fn reactor_counts_answers_for_trials() {
         reactor.wait(None, &mut events);
         events.clear();
         reactor.record_answers(1);
-        reactor.cpu_latency.is_made
+        reactor.awake.is_awake
     });
     assert!(tries, "no trial has begun");
-    assert_eq!(std::fs::read(device).unwrap(), ZERO.to_ne_bytes());
+    assert_eq!(rig.told(), Some(ZERO));
 }
 
 #[test]
-fn long_writes_that_another_thread_copies_end_request_and_polling() {
+fn reactor_that_stays_awake_polls_for_clients_that_do_not_wait_for_each_answer() {
+    let latency = LatencyRequest::with(CpuLatency::Off, Path::new(""));
+    let (mut reactor, _arena) = reactor(Ring::Auto, latency, None);
+    if reactor.ring() == Ring::Plain {
+        return println!("io_uring is refused: this is not tested");
+    }
+    reactor.polling.set_time(Nanos::micros(50));
+    reactor.record_answers(2);
+    assert_eq!(reactor.polling_time(Nanos(0)), Nanos(0));
+    reactor.awake.stay_awake(true);
+    assert_eq!(reactor.polling_time(Nanos(0)), Nanos::micros(50));
+}
+
+#[test]
+fn device_commands_in_flight_change_the_timing() {
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let latency = LatencyRequest::with(CpuLatency::Off, Path::new(""));
+    let (mut reactor, mut arena) = reactor(Ring::Auto, latency, Some(folder.path()));
+    if reactor.ring() == Ring::Plain {
+        return println!("io_uring is refused: this is not tested");
+    }
+    let buffer = arena.take(Bytes::kib(4)).expect("a buffer");
+    reactor.start(Io { id: IoId(0), device: DeviceId(0), kind: IoKind::Read, at: DeviceOffset(0), buffer });
+    if !reactor.backend.has_file_ops() {
+        return println!("/var/tmp is in memory: this is not tested");
+    }
+    let mut events = Vec::new();
+    while events.is_empty() {
+        reactor.wait(None, &mut events);
+    }
+    assert!(matches!(events[..], [Event::Io(IoCompletion { result: Ok(()), .. })]), "{events:?}");
+    assert_eq!((reactor.awake.timing().period, reactor.backend.has_file_ops()), (DEVICES.period, false));
+    let waker = reactor.waker();
+    for _ in 0..COMMAND_WAITS {
+        assert_eq!(reactor.awake.timing().period, DEVICES.period);
+        waker.wake();
+        reactor.wait(None, &mut events);
+    }
+    assert_eq!(reactor.awake.timing().period, MEMORY.period);
+    arena.give(buffer);
+}
+
+#[test]
+fn long_writes_that_another_thread_copies_end_polling() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
         return println!("no folder in /dev/shm: this is not tested");
     };
-    let rig = Rig::new(CpuLatency::Auto);
-    let mut latency = LatencyRequest::with(CpuLatency::Auto, &rig.latency.device);
-    latency.state = State::Held { until: Nanos(u64::MAX), rate: 1 };
-    latency.request(true);
+    let latency = LatencyRequest::with(CpuLatency::Off, Path::new(""));
     let (mut reactor, mut arena) = reactor(Ring::Auto, latency, Some(folder.path()));
     if reactor.ring() == Ring::Plain {
         return println!("io_uring is refused: this is not tested");
@@ -393,13 +483,15 @@ fn long_writes_that_another_thread_copies_end_request_and_polling() {
     let kind = IoKind::Write { fua: false };
     reactor.start(Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer });
     assert!(reactor.disks.has_offloaded());
-    assert_eq!(reactor.polling_time(Nanos(0)), Nanos(0), "the copy needs the processor");
+    for awake in [true, false] {
+        reactor.awake.stay_awake(awake);
+        assert_eq!(reactor.polling_time(Nanos(0)), Nanos(0), "the copy needs the processor");
+    }
     let mut events = Vec::new();
     while events.is_empty() {
         reactor.wait(None, &mut events);
     }
     assert!(matches!(events[..], [Event::Io(IoCompletion { result: Ok(()), .. })]), "{events:?}");
     assert_eq!(reactor.polling.time(reactor.now()), Nanos(0));
-    assert!(matches!(reactor.cpu_latency.state, State::Watch { .. }), "{:?}", reactor.cpu_latency.state);
     arena.give(buffer);
 }
