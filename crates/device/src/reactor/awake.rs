@@ -7,18 +7,19 @@
 //! kernel [keeps idle processors awake](super::cpu_latency).
 //!
 //! Rule: a trial compares [`PERIODS`] periods without staying awake and as many with it, after one that is
-//! not counted. If the median rate of answers is [`GAIN_PERCENT`] higher, the reactor stays awake for
-//! [`Timing::hold`]. It then stops, since often it is no longer needed: the hypervisor of a virtual machine
-//! polls, too, once halts are short. The next trial follows when answers have become as much slower, or twice
-//! as fast, which is another load. After a trial without success there is none for a pause, which doubles. A
-//! time of [`Timing::idle`] without an answer ends a trial, and one of [`IDLE`] lets processors sleep until
-//! the next answer, so that an idle server costs nothing.
+//! not counted. If the median rate of answers is [`GAIN_PERCENT`] higher, and the lowest above the highest
+//! before, the reactor stays awake for [`Timing::hold`]. It then stops, since often it is no longer needed:
+//! the hypervisor of a virtual machine polls, too, once halts are short. The next trial follows when answers
+//! have become as much slower, or twice as fast, which is another load. After a trial without success there
+//! is none for a pause, which doubles. A time of [`Timing::idle`] without an answer breaks a trial off, and
+//! one of [`IDLE`] lets processors sleep until the next answer, so that an idle server costs nothing.
 
 use weir_model::Nanos;
 
 use super::cpu_latency::{CpuLatency, LatencyRequest};
 
-/// Number of periods that a trial compares on either side.
+/// Number of periods that a trial compares on either side. If staying awake changes nothing, all of them are
+/// faster than all before in one of 20 trials.
 const PERIODS: usize = 3;
 /// A period has at least this many answers.
 const PERIOD_ANSWERS: u64 = 64;
@@ -28,6 +29,8 @@ const GAIN_PERCENT: u64 = 10;
 /// end of a pause the next trial does not wait for the rate to change.
 const PAUSE_MIN: Nanos = Nanos::millis(50);
 const PAUSE_MAX: Nanos = Nanos::secs(8);
+/// The pause after a trial that was broken off, which says nothing.
+const PAUSE_BROKEN_OFF: Nanos = Nanos::millis(500);
 /// A time this long without an answer lets processors sleep.
 const IDLE: Nanos = Nanos::millis(5);
 /// Number of waits after which device commands are forgotten.
@@ -38,7 +41,7 @@ const COMMAND_WAITS: u32 = 64;
 struct Timing {
     /// A period takes at least this long.
     period: Nanos,
-    /// A time this long without an answer ends a trial.
+    /// A time this long without an answer breaks a trial off.
     idle: Nanos,
     /// How long the reactor stays awake after a successful trial.
     hold: Nanos,
@@ -80,8 +83,8 @@ enum State {
     Always,
     /// Not awake: the rates of the last periods, and the last rate while it stayed awake.
     Watch { recent: Rates, expected: Option<u64> },
-    /// Awake for a trial: the rate before, and those of the periods since.
-    Trial { before: u64, with: Rates },
+    /// Awake for a trial: the rates of the periods before and since.
+    Trial { before: Rates, with: Rates },
     /// Awake while clients are busy: the rates of the last periods.
     Held { until: Nanos, recent: Rates },
 }
@@ -160,9 +163,14 @@ impl Awake {
         let is_busy = now.since(self.last_answer) < self.idle_time();
         match &self.state {
             State::Off => {}
+            // Without the request, only trials show whether polling makes clients faster.
+            State::Always if self.request.is_refused() => self.watch(now, None),
             State::Always => self.stay_awake(is_busy),
             State::Watch { expected, .. } if !is_busy => self.watch(now, *expected),
-            State::Trial { .. } if !is_busy => self.end_trial(now, None),
+            State::Trial { .. } if !is_busy => {
+                self.paused_until = now + PAUSE_BROKEN_OFF;
+                self.watch(now, None);
+            }
             State::Held { until, recent } if now >= *until => self.watch(now, Some(median(recent))),
             State::Held { .. } if !is_busy || !self.is_awake => self.begin_period(now, is_busy),
             State::Watch { .. } | State::Trial { .. } | State::Held { .. } => {
@@ -173,13 +181,6 @@ impl Awake {
                 }
             }
         }
-    }
-
-    /// Ends a trial without success. `rate` is its rate, `None` if it was broken off.
-    fn end_trial(&mut self, now: Nanos, rate: Option<u64>) {
-        self.paused_until = now + self.pause;
-        self.pause = Nanos(self.pause.0 * 2).min(PAUSE_MAX);
-        self.watch(now, rate);
     }
 
     /// Lets processors sleep and begins to watch the rate.
@@ -206,24 +207,29 @@ impl Awake {
                     || now >= self.paused_until + PAUSE_MAX;
                 let tries = recent.len() == PERIODS && has_changed && now >= self.paused_until;
                 if tries {
-                    self.state = State::Trial { before: rate, with: Vec::with_capacity(PERIODS + 1) };
+                    let before = std::mem::take(recent);
+                    self.state = State::Trial { before, with: Vec::with_capacity(PERIODS + 1) };
                 }
                 self.begin_period(now, tries);
             }
             State::Trial { before, with } => {
                 with.push(rate);
                 if with.len() > PERIODS {
-                    tracing::debug!(before, ?with, "answers per second while processors stay awake");
+                    tracing::debug!(?before, ?with, "answers per second while processors stay awake");
+                }
+                if with.len() <= PERIODS {
+                    return self.begin_period(now, true);
                 }
                 // In the first period processors still halt deeply.
-                let rate = median(with.get(1..).unwrap_or_default());
-                if with.len() <= PERIODS {
-                    self.begin_period(now, true);
-                } else if is_gain(*before, rate) {
+                with.remove(0);
+                let rate = median(with);
+                if is_gain(median(before), rate) && with.iter().min() > before.iter().max() {
                     self.state = State::Held { until: now + timing.hold, recent: std::mem::take(with) };
                     (self.pause, self.paused_until) = (PAUSE_MIN, now);
                 } else {
-                    self.end_trial(now, Some(rate));
+                    self.paused_until = now + self.pause;
+                    self.pause = Nanos(self.pause.0 * 2).min(PAUSE_MAX);
+                    self.watch(now, Some(rate));
                 }
             }
             State::Held { recent, .. } => {

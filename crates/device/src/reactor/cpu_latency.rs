@@ -76,6 +76,10 @@ impl LatencyRequest {
         self.is_made
     }
 
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// Makes or withdraws the request, unless the mode is `Off`. Does nothing once the kernel has refused it.
     #[inline]
     pub(super) fn request(&mut self, made: bool) {
@@ -89,8 +93,7 @@ impl LatencyRequest {
             Ok(()) => self.is_made = made,
             Err(error) => {
                 let device = self.device.display();
-                let what =
-                    "idle processors cannot be kept awake: clients that wait for each answer may be slower";
+                let what = "idle processors cannot be kept awake: clients may be slower";
                 if self.mode == CpuLatency::Low {
                     tracing::warn!(%device, %error, "{what}");
                 } else {

@@ -15,8 +15,8 @@
 //! It also pauses when several requests were answered at once: their clients do not wait for each answer, and
 //! what arrives during a sleep is received and answered together, which costs less than one by one.
 //!
-//! Of these pauses only the first counts while the reactor [stays awake](super::awake): trials have shown
-//! that its clients are faster then.
+//! Of these pauses only the first counts while the reactor [stays awake](super::awake): a trial has shown
+//! that its clients are faster then, or the configuration says that they are.
 
 use std::num::NonZero;
 
@@ -185,7 +185,7 @@ impl Polling {
         } else if has_event && time > self.time {
             self.time = Nanos(self.time.0 * 2).clamp(POLL_MIN, POLL_MAX);
         }
-        self.waits += 1;
+        self.waits = self.waits.saturating_add(1);
         if self.time > Nanos(0) && self.waits >= CHECK_INTERVAL && self.contention.is_over(now) {
             self.check_scheduler(now, scheduled());
         }
