@@ -7,8 +7,8 @@
 //! kernel [keeps idle processors awake](super::cpu_latency).
 //!
 //! Rule: a trial compares [`PERIODS`] periods without staying awake and as many with it, after one that is
-//! not counted. If the median rate of answers is [`GAIN_PERCENT`] higher, and the lowest above the highest
-//! before, the reactor stays awake for [`Timing::hold`]. It then stops, since often it is no longer needed:
+//! not counted. If the median rate of answers is [`GAIN_PERCENT`] higher, and above each one before, the
+//! reactor stays awake for [`Timing::hold`]. It then stops, since often it is no longer needed:
 //! the hypervisor of a virtual machine polls, too, once halts are short. The next trial follows when answers
 //! have become as much slower, or twice as fast, which is another load. After a trial without success there
 //! is none for a pause, which doubles. A time of [`Timing::idle`] without an answer breaks a trial off, and
@@ -18,8 +18,8 @@ use weir_model::Nanos;
 
 use super::cpu_latency::{CpuLatency, LatencyRequest};
 
-/// Number of periods that a trial compares on either side. If staying awake changes nothing, all of them are
-/// faster than all before in one of 20 trials.
+/// Number of periods that a trial compares on either side. If staying awake changes nothing, the median is
+/// faster than all before in one of 5 trials.
 const PERIODS: usize = 3;
 /// A period has at least this many answers.
 const PERIOD_ANSWERS: u64 = 64;
@@ -223,7 +223,7 @@ impl Awake {
                 // In the first period processors still halt deeply.
                 with.remove(0);
                 let rate = median(with);
-                if is_gain(median(before), rate) && with.iter().min() > before.iter().max() {
+                if is_gain(median(before), rate) && before.iter().all(|before| rate > *before) {
                     self.state = State::Held { until: now + timing.hold, recent: std::mem::take(with) };
                     (self.pause, self.paused_until) = (PAUSE_MIN, now);
                 } else {
