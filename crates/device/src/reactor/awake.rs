@@ -33,8 +33,8 @@ const PAUSE_MAX: Nanos = Nanos::secs(8);
 const PAUSE_BROKEN_OFF: Nanos = Nanos::millis(500);
 /// A time this long without an answer lets processors sleep.
 const IDLE: Nanos = Nanos::millis(5);
-/// Number of waits after which device commands are forgotten.
-const COMMAND_WAITS: u32 = 64;
+/// Number of waits after which one for devices is forgotten.
+const DEVICE_WAITS: u32 = 64;
 
 /// How long things take.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +62,8 @@ pub(super) struct Awake {
     /// Next pause after a trial without success, and when the last one ends.
     pause: Nanos,
     paused_until: Nanos,
-    /// Number of waits until the last device command is forgotten.
-    command_waits: u32,
+    /// Number of waits until the last one for devices is forgotten.
+    device_waits: u32,
     /// Number of answers since the period began.
     answered: u64,
     period_start: Nanos,
@@ -103,7 +103,7 @@ impl Awake {
             state,
             pause: PAUSE_MIN,
             paused_until: Nanos(0),
-            command_waits: 0,
+            device_waits: 0,
             answered: 0,
             period_start: Nanos(0),
             has_answered: false,
@@ -125,7 +125,7 @@ impl Awake {
     }
 
     fn timing(&self) -> Timing {
-        if self.command_waits > 0 { DEVICES } else { MEMORY }
+        if self.device_waits > 0 { DEVICES } else { MEMORY }
     }
 
     fn idle_time(&self) -> Nanos {
@@ -148,10 +148,10 @@ impl Awake {
         self.has_answered |= answered > 0;
     }
 
-    /// Records that a wait begins now, and whether device commands are in flight.
+    /// Records that a wait begins now, and whether it is one for devices.
     #[inline]
-    pub(super) fn begin_wait(&mut self, now: Nanos, has_commands: bool) {
-        self.command_waits = if has_commands { COMMAND_WAITS } else { self.command_waits.saturating_sub(1) };
+    pub(super) fn begin_wait(&mut self, now: Nanos, for_devices: bool) {
+        self.device_waits = if for_devices { DEVICE_WAITS } else { self.device_waits.saturating_sub(1) };
         if std::mem::take(&mut self.has_answered) {
             self.last_answer = now;
         }
@@ -214,12 +214,10 @@ impl Awake {
             }
             State::Trial { before, with } => {
                 with.push(rate);
-                if with.len() > PERIODS {
-                    tracing::debug!(?before, ?with, "answers per second while processors stay awake");
-                }
                 if with.len() <= PERIODS {
                     return self.begin_period(now, true);
                 }
+                tracing::debug!(?before, ?with, "answers per second before and while staying awake");
                 // In the first period processors still halt deeply.
                 with.remove(0);
                 let rate = median(with);

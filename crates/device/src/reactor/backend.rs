@@ -144,11 +144,6 @@ impl Backend {
         matches!(self, Self::Uring(_))
     }
 
-    /// Reports whether polling could end by the completion of a device command.
-    pub(super) fn has_file_ops(&self) -> bool {
-        matches!(self, Self::Uring(ring) if ring.has_file_ops())
-    }
-
     pub(super) fn start(&mut self, op: FileOp, region: &Region, disks: &Disks) {
         match self {
             Self::Uring(ring) => ring.start(op, region),

@@ -25,6 +25,8 @@ pub(super) struct Disks {
     paced: Vec<DeviceId>,
     /// Writes that other threads copy.
     offloaded: Offloaded,
+    /// Number of commands that devices, not other threads, are executing.
+    in_flight: usize,
 }
 
 /// Outcome of starting a command.
@@ -50,7 +52,7 @@ pub(super) enum TransferStep {
 impl Disks {
     pub(super) fn new(devices: Devices) -> Self {
         let paced = devices.iter().filter(|(_, device)| device.is_paced()).map(|(id, _)| id).collect();
-        Self { devices, paced, offloaded: Offloaded::default() }
+        Self { devices, paced, offloaded: Offloaded::default(), in_flight: 0 }
     }
 
     /// Returns the open files, by device id.
@@ -114,6 +116,8 @@ impl Disks {
         region.lend(io.buffer, lent(action));
         if is_offloaded {
             self.offloaded.begin(*io);
+        } else {
+            self.in_flight += 1;
         }
         StartResult::Submit(FileOp {
             id: io.id,
@@ -124,6 +128,11 @@ impl Disks {
             transferred: 0,
             is_offloaded,
         })
+    }
+
+    /// Reports whether clients wait for devices: commands are in flight, or a paced device holds them back.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight > 0 || self.due().is_some()
     }
 
     /// Reports whether other threads are executing commands, for which they need processors.
@@ -149,6 +158,8 @@ impl Disks {
                 let done = self.handle_completion(io.device, IoCompletion { id: io.id, result });
                 events.extend(done.map(Event::Io));
             }
+        } else {
+            self.in_flight -= 1;
         }
     }
 }

@@ -371,18 +371,19 @@ impl Reactor {
     /// Returns how long to poll before a sleep that begins now: not at all while another thread copies a long
     /// write, which needs the processor.
     fn polling_time(&self, now: Nanos) -> Nanos {
-        let polls = self.backend.may_poll() && !self.disks.has_offloaded();
-        match self.awake.is_awake() {
-            _ if !polls => Nanos(0),
-            true => self.polling.time_awake(now),
-            false => self.polling.time(now),
+        if !self.backend.may_poll() || self.disks.has_offloaded() {
+            Nanos(0)
+        } else if self.awake.is_awake() {
+            self.polling.time_awake(now)
+        } else {
+            self.polling.time(now)
         }
     }
 
     /// Polls for events for a while, then sleeps.
     fn poll_or_sleep(&mut self, now: Nanos, sleep: Sleep, events: &mut Vec<Event>) {
         let before = events.len();
-        self.awake.begin_wait(now, self.backend.has_file_ops());
+        self.awake.begin_wait(now, self.disks.is_busy());
         if self.disks.has_offloaded() {
             self.polling.record_pipelining();
         }

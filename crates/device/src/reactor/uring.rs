@@ -138,11 +138,6 @@ impl Uring {
         waits || !self.backlog.is_empty() || !self.ring.completion().is_empty()
     }
 
-    /// Reports whether device commands are in flight.
-    pub(super) fn has_file_ops(&self) -> bool {
-        self.ops.len() > self.free.len()
-    }
-
     /// Queues an entry; submits when the queue is full, so that none is lost.
     fn push(&mut self, entry: Entry) {
         self.in_flight += 1;

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::super::cpu_latency::{WITHDRAWN, ZERO};
-use super::super::{Event, Poll, Reactor, ReactorOptions, Ring};
+use super::super::{Event, Reactor, ReactorOptions, Ring};
 use super::*;
 use crate::{Arena, Device, DeviceOptions, Devices};
 use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoId, IoKind, Memory};
@@ -10,7 +10,7 @@ use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoId, IoKind, 
 struct Rig {
     dir: tempfile::TempDir,
     awake: Awake,
-    has_commands: bool,
+    for_devices: bool,
     now: Nanos,
 }
 
@@ -20,7 +20,7 @@ impl Rig {
         let device = dir.path().join("latency");
         std::fs::write(&device, []).unwrap();
         let awake = Awake::new(LatencyRequest::with(mode, &device), false);
-        let mut rig = Self { dir, awake, has_commands: false, now: Nanos(0) };
+        let mut rig = Self { dir, awake, for_devices: false, now: Nanos(0) };
         rig.wait(Nanos::secs(5));
         rig
     }
@@ -42,7 +42,7 @@ impl Rig {
     }
 
     fn wait(&mut self, wait: Nanos) {
-        self.awake.begin_wait(self.now, self.has_commands);
+        self.awake.begin_wait(self.now, self.for_devices);
         self.now += wait;
         if self.awake.idle_at().is_some_and(|at| self.now >= at) {
             self.awake.sleep();
@@ -178,13 +178,13 @@ fn trial_needs_a_median_above_each_rate_before() {
 #[test]
 fn load_with_device_commands_has_longer_trials() {
     let mut rig = Rig::new(CpuLatency::Auto);
-    rig.has_commands = true;
+    rig.for_devices = true;
     rig.begin_trial();
     let start = rig.now;
     assert!(start - Nanos::secs(5) > Nanos(3 * DEVICES.period.0), "{start}");
     // A device is slow once, and commands are in flight during some waits only.
     for nth in 0.. {
-        rig.has_commands = nth % COMMAND_WAITS == 0;
+        rig.for_devices = nth % DEVICE_WAITS == 0;
         rig.answer(if nth == 50 { DEVICES.idle - Nanos(1) } else { FAST });
         if !matches!(rig.awake.state, State::Trial { .. }) {
             break;
@@ -194,12 +194,12 @@ fn load_with_device_commands_has_longer_trials() {
     assert!(rig.now - start >= Nanos(4 * DEVICES.period.0), "{}", rig.now);
     let held = rig.now;
     while rig.is_held() {
-        rig.has_commands = true;
+        rig.for_devices = true;
         rig.answer(FAST);
     }
     assert_eq!(rig.now - held, DEVICES.hold);
     // Without commands everything is shorter again.
-    rig.has_commands = false;
+    rig.for_devices = false;
     rig.answer_for(Nanos::millis(20), FAST, SLOW);
     assert!(rig.is_held(), "{:?}", rig.awake.state);
 }
@@ -333,14 +333,24 @@ fn gain_is_a_tenth() {
     assert!(!is_gain(100, 109) && !is_gain(100, 100) && !is_gain(110, 100));
 }
 
-/// Returns a reactor with this request, and a file in memory as its device if there is one.
+/// Returns a reactor with this request, and a file of this folder as its device if there is one.
 fn reactor(ring: Ring, latency: LatencyRequest, folder: Option<&Path>) -> (Reactor, Arena) {
-    let poll = Poll::Auto;
-    let options = ReactorOptions { ring, poll, cpu_latency: CpuLatency::Off, ..ReactorOptions::default() };
+    paced_reactor(ring, latency, folder, None)
+}
+
+/// Returns the same with a modelled drive's timing.
+fn paced_reactor(
+    ring: Ring,
+    latency: LatencyRequest,
+    folder: Option<&Path>,
+    pace: Option<&str>,
+) -> (Reactor, Arena) {
+    let options = ReactorOptions { ring, cpu_latency: CpuLatency::Off, ..ReactorOptions::default() };
     let arena = Arena::new(Bytes::mib(1)).unwrap();
     let mut devices = Devices::new();
     if let Some(folder) = folder {
-        let options = DeviceOptions { size: Some(Bytes::mib(1)), ..DeviceOptions::default() };
+        let pace = pace.map(str::to_owned);
+        let options = DeviceOptions { size: Some(Bytes::mib(1)), pace, ..DeviceOptions::default() };
         devices.insert(DeviceId(0), Device::open(&folder.join("disk"), &options).unwrap()).unwrap();
     }
     let mut reactor = Reactor::new(&options, devices, &arena).unwrap();
@@ -454,32 +464,39 @@ fn reactor_that_stays_awake_polls_for_clients_that_do_not_wait_for_each_answer()
 }
 
 #[test]
-fn device_commands_in_flight_change_the_timing() {
-    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
-    let latency = LatencyRequest::with(CpuLatency::Off, Path::new(""));
-    let (mut reactor, mut arena) = reactor(Ring::Auto, latency, Some(folder.path()));
-    if reactor.ring() == Ring::Plain {
-        return println!("io_uring is refused: this is not tested");
+fn waits_for_devices_change_the_timing() {
+    let (disk, memory) = ("/var/tmp", "/dev/shm");
+    for (ring, place, pace) in
+        [(Ring::Auto, disk, None), (Ring::Plain, disk, None), (Ring::Auto, memory, Some("hdd-7200"))]
+    {
+        let Ok(folder) = tempfile::tempdir_in(place) else {
+            println!("no folder in {place}: this is not tested");
+            continue;
+        };
+        let latency = LatencyRequest::with(CpuLatency::Off, Path::new(""));
+        let (mut reactor, mut arena) = paced_reactor(ring, latency, Some(folder.path()), pace);
+        let buffer = arena.take(Bytes::kib(4)).expect("a buffer");
+        let (device, at) = (DeviceId(0), DeviceOffset(0));
+        reactor.start(Io { id: IoId(0), device, kind: IoKind::Read, at, buffer });
+        if place == disk && !reactor.disks.is_busy() {
+            println!("{place} is in memory: this is not tested");
+            continue;
+        }
+        let mut events = Vec::new();
+        while events.is_empty() {
+            reactor.wait(None, &mut events);
+        }
+        assert!(matches!(events[..], [Event::Io(IoCompletion { result: Ok(()), .. })]), "{events:?}");
+        assert!(!reactor.disks.is_busy(), "{ring:?}, {place}");
+        let waker = reactor.waker();
+        for _ in 0..DEVICE_WAITS {
+            assert_eq!(reactor.awake.timing().period, DEVICES.period, "{ring:?}, {place}");
+            waker.wake();
+            reactor.wait(None, &mut events);
+        }
+        assert_eq!(reactor.awake.timing().period, MEMORY.period, "{ring:?}, {place}");
+        arena.give(buffer);
     }
-    let buffer = arena.take(Bytes::kib(4)).expect("a buffer");
-    reactor.start(Io { id: IoId(0), device: DeviceId(0), kind: IoKind::Read, at: DeviceOffset(0), buffer });
-    if !reactor.backend.has_file_ops() {
-        return println!("/var/tmp is in memory: this is not tested");
-    }
-    let mut events = Vec::new();
-    while events.is_empty() {
-        reactor.wait(None, &mut events);
-    }
-    assert!(matches!(events[..], [Event::Io(IoCompletion { result: Ok(()), .. })]), "{events:?}");
-    assert_eq!((reactor.awake.timing().period, reactor.backend.has_file_ops()), (DEVICES.period, false));
-    let waker = reactor.waker();
-    for _ in 0..COMMAND_WAITS {
-        assert_eq!(reactor.awake.timing().period, DEVICES.period);
-        waker.wake();
-        reactor.wait(None, &mut events);
-    }
-    assert_eq!(reactor.awake.timing().period, MEMORY.period);
-    arena.give(buffer);
 }
 
 #[test]
@@ -497,7 +514,7 @@ fn long_writes_that_another_thread_copies_end_polling() {
     let buffer = arena.take(Bytes::kib(64)).unwrap();
     let kind = IoKind::Write { fua: false };
     reactor.start(Io { id: IoId(0), device: DeviceId(0), kind, at: DeviceOffset(0), buffer });
-    assert!(reactor.disks.has_offloaded());
+    assert!(reactor.disks.has_offloaded() && !reactor.disks.is_busy());
     for awake in [true, false] {
         reactor.awake.stay_awake(awake);
         assert_eq!(reactor.polling_time(Nanos(0)), Nanos(0), "the copy needs the processor");
@@ -508,5 +525,6 @@ fn long_writes_that_another_thread_copies_end_polling() {
     }
     assert!(matches!(events[..], [Event::Io(IoCompletion { result: Ok(()), .. })]), "{events:?}");
     assert_eq!(reactor.polling.time(reactor.now()), Nanos(0));
+    assert_eq!(reactor.awake.timing().period, MEMORY.period, "the file is in memory");
     arena.give(buffer);
 }
