@@ -176,6 +176,15 @@ fn trial_needs_a_median_above_each_rate_before() {
 }
 
 #[test]
+fn trial_needs_a_gain() {
+    for (with, is_held) in [(Nanos::micros(28), false), (Nanos::micros(27), true)] {
+        let mut rig = Rig::new(CpuLatency::Auto);
+        rig.answer_for(Nanos::millis(20), with, SLOW);
+        assert_eq!(rig.is_held(), is_held, "{with}: {:?}", rig.awake.state);
+    }
+}
+
+#[test]
 fn load_with_device_commands_has_longer_trials() {
     let mut rig = Rig::new(CpuLatency::Auto);
     rig.for_devices = true;
@@ -269,6 +278,7 @@ fn idle_server_withdraws_request() {
         }
         // Other events are no answers.
         for _ in 0..20 {
+            rig.awake.record_answers(0);
             rig.wait(Nanos::micros(500));
         }
         assert_eq!(rig.told(), Some(WITHDRAWN), "{mode:?}");
