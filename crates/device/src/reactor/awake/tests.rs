@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::super::cpu_latency::{WITHDRAWN, ZERO};
-use super::super::{Event, Reactor, ReactorOptions, Ring};
+use super::super::{Event, Poll, Reactor, ReactorOptions, Ring};
 use super::*;
 use crate::{Arena, Device, DeviceOptions, Devices};
 use weir_model::{Bytes, DeviceId, DeviceOffset, Io, IoCompletion, IoId, IoKind, Memory};
@@ -301,10 +301,21 @@ fn idle_time_is_no_part_of_a_trial() {
 }
 
 #[test]
+fn period_has_enough_answers() {
+    let mut rig = Rig::new(CpuLatency::Auto);
+    let wait = Nanos::micros(500);
+    rig.answer_for(Nanos(wait.0 * (3 * PERIOD_ANSWERS - 1)), wait, wait);
+    assert_eq!(rig.told(), None);
+    rig.answer(wait);
+    assert_eq!(rig.told(), Some(ZERO), "the third period ends");
+}
+
+#[test]
 fn idle_time_ends_a_trial() {
     let mut rig = Rig::new(CpuLatency::Auto);
     for _ in 0..3 {
         rig.begin_trial();
+        assert_eq!(rig.awake.idle_at(), Some(rig.awake.last_answer + MEMORY.idle));
         rig.answer(MEMORY.idle);
         assert_eq!((rig.is_watching(), rig.told()), (true, Some(WITHDRAWN)));
         rig.answer_for(PAUSE_BROKEN_OFF - Nanos::millis(10), FAST, SLOW);
@@ -457,6 +468,25 @@ fn reactor_counts_answers_for_trials() {
     });
     assert!(tries, "no trial has begun");
     assert_eq!(rig.told(), Some(ZERO));
+}
+
+#[test]
+fn reactor_tries_what_it_may_decide() {
+    let state = |poll, cpu_latency| {
+        let options = ReactorOptions { poll, cpu_latency, ..ReactorOptions::default() };
+        let mut reactor =
+            Reactor::new(&options, Devices::new(), &Arena::new(Bytes::mib(1)).unwrap()).unwrap();
+        assert_eq!(reactor.awake.request.mode(), cpu_latency.here());
+        (std::mem::replace(&mut reactor.awake.state, State::Off), reactor.polling.adapts())
+    };
+    let watch = State::Watch { recent: Vec::new(), expected: None };
+    for poll in [Poll::Off, Poll::For(Nanos::micros(50))] {
+        assert_eq!(state(poll, CpuLatency::Off), (State::Off, false), "{poll:?}");
+    }
+    // Polling is off on a machine with one processor, and under a quota.
+    let (tried, adapts) = state(Poll::Auto, CpuLatency::Off);
+    assert_eq!(tried, if adapts { watch } else { State::Off });
+    assert_eq!(state(Poll::Auto, CpuLatency::Low), (State::Always, adapts));
 }
 
 #[test]
