@@ -386,6 +386,19 @@ mod tests {
     }
 
     #[test]
+    fn preemption_during_pause_for_contention_does_not_count() {
+        let contended = SchedulerStats { delayed: Nanos::millis(1), preempted: 0 };
+        let mut polling = auto();
+        let (mut now, mut all) = (Nanos::secs(5), SchedulerStats::default());
+        poll_through_checks(&mut polling, 2, &mut now, &mut all, contended);
+        assert_eq!(polling.time_awake(now), Nanos(0));
+        all.preempted += 1_000_000;
+        now += PAUSE_MIN;
+        poll_through_checks(&mut polling, 1, &mut now, &mut all, SchedulerStats::default());
+        assert!(polling.time(now) > WITHIN);
+    }
+
+    #[test]
     fn pauses_double_under_steady_contention_and_are_short_again_afterwards() {
         let shared = SchedulerStats { delayed: Nanos(0), preempted: u64::from(CHECK_INTERVAL) };
         let mut polling = auto();
