@@ -389,6 +389,7 @@ impl Reactor {
         }
         let polled = sleep.at_most(self.polling_time(now));
         if polled > Nanos(0) {
+            self.polling.record_polling();
             let end = now + polled;
             // Started commands are submitted first.
             self.turn(Sleep::No, events);

@@ -15,8 +15,10 @@
 //! It also pauses when several requests were answered at once: their clients do not wait for each answer, and
 //! what arrives during a sleep is received and answered together, which costs less than one by one.
 //!
-//! Of these pauses only the first counts while the reactor [stays awake](super::awake): a trial has shown
-//! that its clients are faster then, or the configuration says that they are.
+//! While the reactor [stays awake](super::awake) only the first of these pauses counts, and the polling time
+//! is [`POLL_MAX`]: a trial has shown that clients are faster then, or the configuration says that they are.
+//! The rule above cannot find that out. A device that answers all its commands at once makes every other wait
+//! long, and so does not let the time grow; but polling is what takes its answers apart.
 
 use std::num::NonZero;
 
@@ -65,8 +67,9 @@ pub(super) struct Polling {
     preemption: Pause,
     /// Number of waits until several requests answered at once are forgotten.
     pipelined: u32,
-    /// Number of waits since the last check.
+    /// Number of waits since the last check, and whether there was polling in one of them.
     waits: u32,
+    has_polled: bool,
 }
 
 /// A pause of polling, whose length doubles each time, up to [`PAUSE_MAX`], and halves at each check that
@@ -129,7 +132,15 @@ impl Polling {
         let is_alone = std::thread::available_parallelism().is_ok_and(|count| count == NonZero::<usize>::MIN);
         let mode = if mode == Poll::Auto && (is_alone || has_quota()) { Poll::Off } else { mode };
         let time = if let Poll::For(time) = mode { time } else { Nanos(0) };
-        Self { mode, time, contention: Pause::NONE, preemption: Pause::NONE, pipelined: 0, waits: 0 }
+        Self {
+            mode,
+            time,
+            contention: Pause::NONE,
+            preemption: Pause::NONE,
+            pipelined: 0,
+            waits: 0,
+            has_polled: false,
+        }
     }
 
     /// Reports whether polling adapts; otherwise its time is fixed.
@@ -140,14 +151,24 @@ impl Polling {
     /// Returns how long to poll before a sleep that begins now; 0 means not at all.
     #[inline]
     pub(super) fn time(&self, now: Nanos) -> Nanos {
-        let is_off = self.pipelined > 0 || !self.preemption.is_over(now);
-        if is_off { Nanos(0) } else { self.time_awake(now) }
+        let is_off = self.pipelined > 0 || !self.preemption.is_over(now) || !self.contention.is_over(now);
+        if is_off { Nanos(0) } else { self.time }
     }
 
     /// The same while the reactor [stays awake](super::awake).
     #[inline]
     pub(super) fn time_awake(&self, now: Nanos) -> Nanos {
-        if self.contention.is_over(now) { self.time } else { Nanos(0) }
+        match self.mode {
+            Poll::Auto if self.contention.is_over(now) => POLL_MAX,
+            Poll::Auto | Poll::Off => Nanos(0),
+            Poll::For(time) => time,
+        }
+    }
+
+    /// Records that the wait in progress begins with polling.
+    #[inline]
+    pub(super) fn record_polling(&mut self) {
+        self.has_polled = true;
     }
 
     /// Records the number of requests answered since the last wait.
@@ -186,7 +207,7 @@ impl Polling {
             self.time = Nanos(self.time.0 * 2).clamp(POLL_MIN, POLL_MAX);
         }
         self.waits = self.waits.saturating_add(1);
-        if self.time > Nanos(0) && self.waits >= CHECK_INTERVAL && self.contention.is_over(now) {
+        if self.has_polled && self.waits >= CHECK_INTERVAL && self.contention.is_over(now) {
             self.check_scheduler(now, scheduled());
         }
     }
@@ -199,6 +220,7 @@ impl Polling {
 
     fn check_scheduler(&mut self, now: Nanos, scheduled: SchedulerStats) {
         let waits = u64::from(std::mem::take(&mut self.waits));
+        self.has_polled = false;
         self.contention.check(now, scheduled, |time, since| since.delayed.0 > time.0 / CONTENDED);
         if self.contention.is_over(now) {
             self.preemption.check(now, scheduled, |_, since| since.preempted > waits / PREEMPTED);
@@ -311,7 +333,7 @@ mod tests {
         polling.record_answers(2);
         for _ in 0..PIPELINED_WAITS {
             assert_eq!(polling.time(Nanos(0)), Nanos(0));
-            assert_eq!(polling.time_awake(Nanos(0)), Nanos::micros(40), "that pays");
+            assert_eq!(polling.time_awake(Nanos(0)), POLL_MAX, "that pays");
             wait(&mut polling);
             polling.record_answers(1);
         }
@@ -338,6 +360,7 @@ mod tests {
                 delayed: all.delayed + each.delayed,
                 preempted: all.preempted + each.preempted,
             };
+            polling.record_polling();
             (0..CHECK_INTERVAL).for_each(|_| polling.record_wait(*now, WITHIN, true, || *all));
         }
     }
@@ -355,7 +378,7 @@ mod tests {
             poll_through_checks(&mut polling, 5, &mut now, &mut all, little);
             assert!(polling.time(now) > WITHIN, "{little:?} of two milliseconds is no need");
             poll_through_checks(&mut polling, 1, &mut now, &mut all, needed);
-            let awake = if needed == shared { POLL_MAX.min(Nanos::micros(40)) } else { Nanos(0) };
+            let awake = if needed == shared { POLL_MAX } else { Nanos(0) };
             assert_eq!([polling.time(now), polling.time_awake(now)], [Nanos(0), awake], "{needed:?}");
             poll_through_checks(&mut polling, 5, &mut now, &mut all, needed);
             now += PAUSE_MIN;
@@ -383,6 +406,27 @@ mod tests {
         all.preempted += 1_000_000;
         poll_through_checks(&mut polling, 1, &mut now, &mut all, SchedulerStats::default());
         assert!(polling.time(now) > WITHIN);
+    }
+
+    /// A device that answers all its commands at once makes every other wait a long one.
+    #[test]
+    fn long_waits_do_not_shorten_polling_while_awake() {
+        let contended = SchedulerStats { delayed: Nanos::millis(1), preempted: 0 };
+        let mut polling = auto();
+        let (mut now, mut all) = (Nanos::secs(5), SchedulerStats::default());
+        let mut pass = |polling: &mut Polling, each: SchedulerStats| {
+            now += Nanos::millis(2);
+            all.delayed += each.delayed;
+            polling.record_polling();
+            let wait = Nanos::micros(300);
+            (0..CHECK_INTERVAL).for_each(|_| polling.record_wait(now, wait, true, || all));
+            [polling.time(now), polling.time_awake(now)]
+        };
+        assert_eq!(pass(&mut polling, SchedulerStats::default()), [Nanos(0), POLL_MAX]);
+        assert_eq!(pass(&mut polling, contended), [Nanos(0), Nanos(0)], "another thread needs the processor");
+        let mut idle = auto();
+        (0..9 * CHECK_INTERVAL)
+            .for_each(|_| idle.record_wait(now, WITHIN, true, || unreachable!("it has not polled")));
     }
 
     #[test]
