@@ -8,11 +8,12 @@
 //!
 //! Rule: a trial compares [`PERIODS`] periods without staying awake and as many with it, after one that is
 //! not counted. If the median rate of answers is [`GAIN_PERCENT`] higher, and above each one before, the
-//! reactor stays awake for [`Timing::hold`]. It then stops, since often it is no longer needed:
-//! the hypervisor of a virtual machine polls, too, once halts are short. The next trial follows when answers
-//! have become as much slower, or twice as fast, which is another load. After a trial without success there
-//! is none for a pause, which doubles. A time of [`Timing::idle`] without an answer breaks a trial off, and
-//! one of [`IDLE`] lets processors sleep until the next answer, so that an idle server costs nothing.
+//! reactor stays awake for [`Timing::hold`]. It then stops, since often it is no longer needed: the
+//! hypervisor of a virtual machine polls, too, once halts are short. The next trial follows when answers
+//! have become as much slower, or twice as fast, or come again after [`NEW_LOAD`]: this is another load.
+//! After a trial without success there is none for a pause, which doubles. A time of [`Timing::idle`]
+//! without an answer breaks a trial off, and one of [`IDLE`] lets processors sleep until the next answer, so
+//! that an idle server costs nothing.
 
 use weir_model::Nanos;
 
@@ -33,6 +34,8 @@ const PAUSE_MAX: Nanos = Nanos::secs(8);
 const PAUSE_BROKEN_OFF: Nanos = Nanos::millis(500);
 /// A time this long without an answer lets processors sleep.
 const IDLE: Nanos = Nanos::millis(5);
+/// What clients ask for after a time this long without an answer is another load, whatever its rate.
+const NEW_LOAD: Nanos = Nanos::millis(100);
 /// Number of waits after which one for devices is forgotten.
 const DEVICE_WAITS: u32 = 64;
 
@@ -160,18 +163,20 @@ impl Awake {
     /// Adapts to a wait that ends now.
     #[inline]
     pub(super) fn end_wait(&mut self, now: Nanos) {
-        let is_busy = now.since(self.last_answer) < self.idle_time();
+        let since_answer = now.since(self.last_answer);
+        let is_busy = since_answer < self.idle_time();
+        let of_this_load = |expected: u64| Some(expected).filter(|_| since_answer < NEW_LOAD);
         match &self.state {
             State::Off => {}
             // Without the request, only trials show whether polling makes clients faster.
             State::Always if self.request.is_refused() => self.watch(now, None),
             State::Always => self.stay_awake(is_busy),
-            State::Watch { expected, .. } if !is_busy => self.watch(now, *expected),
+            State::Watch { expected, .. } if !is_busy => self.watch(now, expected.and_then(of_this_load)),
             State::Trial { .. } if !is_busy => {
                 self.paused_until = now + PAUSE_BROKEN_OFF;
                 self.watch(now, None);
             }
-            State::Held { until, recent } if now >= *until => self.watch(now, Some(median(recent))),
+            State::Held { until, recent } if now >= *until => self.watch(now, of_this_load(median(recent))),
             State::Held { .. } if !is_busy || !self.is_awake => self.begin_period(now, is_busy),
             State::Watch { .. } | State::Trial { .. } | State::Held { .. } => {
                 let time = now.since(self.period_start);

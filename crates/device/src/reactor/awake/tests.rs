@@ -115,6 +115,29 @@ fn request_is_not_made_again_while_clients_stay_fast_without_it() {
     assert!(rig.is_held(), "{:?}", rig.awake.state);
 }
 
+/// Another load may be as fast as the last one was while the reactor stayed awake, and faster still if it
+/// does.
+#[test]
+fn load_after_an_idle_time_gets_a_trial() {
+    let expected = |rig: &Rig| match &rig.awake.state {
+        State::Watch { expected, .. } => *expected,
+        other => panic!("{other:?}"),
+    };
+    let mut rig = Rig::new(CpuLatency::Auto);
+    rig.answer_for(Nanos::millis(20), FAST, SLOW);
+    rig.answer_for(MEMORY.hold, FAST, FAST);
+    assert!(expected(&rig).is_some());
+    rig.wait(NEW_LOAD - Nanos::millis(1));
+    rig.answer_for(Nanos::millis(20), FAST, FAST);
+    assert!(expected(&rig).is_some(), "it is the same load");
+    rig.wait(NEW_LOAD);
+    assert_eq!(expected(&rig), None);
+    rig.answer_for(Nanos::millis(20), Nanos::micros(5), FAST);
+    assert!(rig.is_held(), "{:?}", rig.awake.state);
+    rig.wait(NEW_LOAD.max(MEMORY.hold));
+    assert_eq!(expected(&rig), None, "also if it has stayed awake until then");
+}
+
 #[test]
 fn pauses_double_until_a_trial_succeeds() {
     let mut rig = Rig::new(CpuLatency::Auto);
