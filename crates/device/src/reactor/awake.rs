@@ -84,7 +84,7 @@ enum State {
     Off,
     /// Awake while clients are busy.
     Always,
-    /// Not awake: the rates of the last periods, and the last rate while it stayed awake.
+    /// Not awake: the rates of the last periods, and the last rate of this load while it stayed awake.
     Watch { recent: Rates, expected: Option<u64> },
     /// Awake for a trial: the rates of the periods before and since.
     Trial { before: Rates, with: Rates },
@@ -165,18 +165,18 @@ impl Awake {
     pub(super) fn end_wait(&mut self, now: Nanos) {
         let since_answer = now.since(self.last_answer);
         let is_busy = since_answer < self.idle_time();
-        let of_this_load = |expected: u64| Some(expected).filter(|_| since_answer < NEW_LOAD);
         match &self.state {
             State::Off => {}
             // Without the request, only trials show whether polling makes clients faster.
             State::Always if self.request.is_refused() => self.watch(now, None),
             State::Always => self.stay_awake(is_busy),
-            State::Watch { expected, .. } if !is_busy => self.watch(now, expected.and_then(of_this_load)),
+            State::Watch { .. } | State::Held { .. } if since_answer >= NEW_LOAD => self.watch(now, None),
+            State::Watch { expected, .. } if !is_busy => self.watch(now, *expected),
             State::Trial { .. } if !is_busy => {
                 self.paused_until = now + PAUSE_BROKEN_OFF;
                 self.watch(now, None);
             }
-            State::Held { until, recent } if now >= *until => self.watch(now, of_this_load(median(recent))),
+            State::Held { until, recent } if now >= *until => self.watch(now, Some(median(recent))),
             State::Held { .. } if !is_busy || !self.is_awake => self.begin_period(now, is_busy),
             State::Watch { .. } | State::Trial { .. } | State::Held { .. } => {
                 let time = now.since(self.period_start);

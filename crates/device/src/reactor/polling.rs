@@ -16,9 +16,9 @@
 //! what arrives during a sleep is received and answered together, which costs less than one by one.
 //!
 //! While the reactor [stays awake](super::awake) only the first of these pauses counts, and the polling time
-//! is [`POLL_MAX`]: a trial has shown that clients are faster then, or the configuration says that they are.
-//! The rule above cannot find that out. A device that answers all its commands at once makes every other wait
-//! long, and so does not let the time grow; but polling is what takes its answers apart.
+//! is [`POLL_MAX`] if it adapts: a trial has shown that clients are faster then, or the configuration says
+//! that they are. The rule above cannot find that out. A device that completes all its commands together
+//! makes waits long, and so does not let the time grow; but polling is what takes its answers apart.
 
 use std::num::NonZero;
 
@@ -207,9 +207,21 @@ impl Polling {
             self.time = Nanos(self.time.0 * 2).clamp(POLL_MIN, POLL_MAX);
         }
         self.waits = self.waits.saturating_add(1);
-        if self.has_polled && self.waits >= CHECK_INTERVAL && self.contention.is_over(now) {
-            self.check_scheduler(now, scheduled());
+        if self.waits >= CHECK_INTERVAL && self.contention.is_over(now) {
+            if self.has_polled {
+                self.check_scheduler(now, scheduled());
+            } else {
+                // What happened without polling says nothing about it.
+                self.waits = 0;
+                (self.contention.last_check, self.preemption.last_check) = (None, None);
+            }
         }
+    }
+
+    /// Reports whether there was polling since the last check.
+    #[cfg(test)]
+    pub(super) fn has_polled(&self) -> bool {
+        self.has_polled
     }
 
     /// Sets the current polling time.
@@ -408,7 +420,7 @@ mod tests {
         assert!(polling.time(now) > WITHIN);
     }
 
-    /// A device that answers all its commands at once makes every other wait a long one.
+    /// A device that completes all its commands together makes waits long.
     #[test]
     fn long_waits_do_not_shorten_polling_while_awake() {
         let contended = SchedulerStats { delayed: Nanos::millis(1), preempted: 0 };
@@ -424,9 +436,23 @@ mod tests {
         };
         assert_eq!(pass(&mut polling, SchedulerStats::default()), [Nanos(0), POLL_MAX]);
         assert_eq!(pass(&mut polling, contended), [Nanos(0), Nanos(0)], "another thread needs the processor");
-        let mut idle = auto();
-        (0..9 * CHECK_INTERVAL)
-            .for_each(|_| idle.record_wait(now, WITHIN, true, || unreachable!("it has not polled")));
+    }
+
+    /// The thread waits for its processor while it does not poll, and then no longer.
+    #[test]
+    fn contention_without_polling_does_not_count() {
+        let mut polling = auto();
+        let (mut now, mut all) = (Nanos::secs(5), SchedulerStats::default());
+        poll_through_checks(&mut polling, 1, &mut now, &mut all, SchedulerStats::default());
+        for _ in 0..3 * CHECK_INTERVAL {
+            (now, all.delayed) = (now + Nanos::millis(1), all.delayed + Nanos::millis(1));
+            polling.record_wait(now, WITHIN, true, || unreachable!("it has not polled"));
+        }
+        poll_through_checks(&mut polling, 2, &mut now, &mut all, SchedulerStats::default());
+        assert_eq!(polling.time_awake(now), POLL_MAX);
+        let contended = SchedulerStats { delayed: Nanos::millis(1), preempted: 0 };
+        poll_through_checks(&mut polling, 1, &mut now, &mut all, contended);
+        assert_eq!(polling.time_awake(now), Nanos(0));
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn load_after_an_idle_time_gets_a_trial() {
     assert_eq!(expected(&rig), None);
     rig.answer_for(Nanos::millis(20), Nanos::micros(5), FAST);
     assert!(rig.is_held(), "{:?}", rig.awake.state);
-    rig.wait(NEW_LOAD.max(MEMORY.hold));
+    rig.wait(NEW_LOAD);
     assert_eq!(expected(&rig), None, "also if it has stayed awake until then");
 }
 
@@ -524,6 +524,10 @@ fn reactor_that_stays_awake_polls_for_clients_that_do_not_wait_for_each_answer()
     assert_eq!(reactor.polling_time(Nanos(0)), Nanos(0));
     reactor.awake.stay_awake(true);
     assert_eq!(reactor.polling_time(Nanos(0)), Nanos::micros(200), "and as long as it may");
+    let deadline = reactor.now() + Nanos::millis(1);
+    assert!(!reactor.polling.has_polled());
+    reactor.wait(Some(deadline), &mut Vec::new());
+    assert!(reactor.polling.has_polled(), "or contention is never checked");
 }
 
 #[test]
