@@ -10,10 +10,10 @@
 //! not counted. If the median rate of answers is [`GAIN_PERCENT`] higher, and above each one before, the
 //! reactor stays awake for [`Timing::hold`]. It then stops, since often it is no longer needed: the
 //! hypervisor of a virtual machine polls, too, once halts are short. The next trial follows when answers
-//! have become as much slower, or twice as fast, or come again after [`NEW_LOAD`]: this is another load.
-//! After a trial without success there is none for a pause, which doubles. A time of [`Timing::idle`]
-//! without an answer breaks a trial off, and one of [`IDLE`] lets processors sleep until the next answer, so
-//! that an idle server costs nothing.
+//! have become as much slower, or twice as fast, or come again after [`NEW_LOAD`], since this is another
+//! load; and at the latest after [`PAUSE_MAX`]. After a trial without success there is none for a pause,
+//! which doubles. A time of [`Timing::idle`] without an answer breaks a trial off, and one of [`IDLE`] lets
+//! processors sleep until the next answer, so that an idle server costs nothing.
 
 use weir_model::Nanos;
 
