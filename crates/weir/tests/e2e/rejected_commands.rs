@@ -198,7 +198,9 @@ fn damaged_superblocks_are_damage() {
 fn volumes_are_named_once_and_removed_by_name() {
     let pool = Pool::small().create("disk", "1GiB");
     assert_contains(&pool.refused(&["volume", "create", "disk", "--size", "2GiB"], REFUSED), &["disk"]);
-    assert_contains(&pool.refused(&["volume", "remove", "dusk"], USAGE), &["dusk", "weir volume list"]);
+    for remove in ["remove", "delete", "rm"] {
+        assert_contains(&pool.refused(&["volume", remove, "dusk"], USAGE), &["dusk", "weir volume list"]);
+    }
     pool.refused(&["volume", "create", "a/b", "--size", "2GiB"], USAGE);
     assert_contains(&pool.refused(&["volume", "create", "b", "--size", "2"], USAGE), &["4GiB"]);
     pool.refused(&["volume", "create", "b"], USAGE);

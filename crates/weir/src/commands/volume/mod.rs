@@ -63,6 +63,7 @@ pub enum VolumeCommand {
     /// List the volumes
     List,
     /// Remove a volume and release its space
+    #[command(visible_aliases = ["delete", "rm"])]
     Remove {
         /// Name of the volume
         #[arg(value_parser = name)]
