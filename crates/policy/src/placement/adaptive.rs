@@ -15,12 +15,13 @@
 //! are, fit the space.
 //! - Allocation first: a write that saves time goes to slots of the fast device, if that answers sooner at
 //!   this moment, and is written back later; one worth less than the price does so only as far as there is
-//!   space and the other devices have time for the write-back. New extents go there until it is nearly full,
-//!   else to the others.
+//!   space and the other devices have time for the write-back, or to relieve them of a long queue. New
+//!   extents go there until it is nearly full, else to the others.
 //! - Migration second: a part that was read is copied there if it is worth the price plus the cost of the
 //!   copy. That cost grows as fewer parts read once are read again, and as the other devices are busier. A
 //!   part written recently is moved instead, so that no write finds its block in two places.
-//! - Space for future writes is freed while the other devices are idle ([`headroom`]).
+//! - While the other devices are idle, regions that were read are copied as a whole ([`idle_copies`]), and
+//!   space for future writes is freed ([`headroom`]).
 //! - Parts worth less than the price leave, in home order: clean copies are dropped, the rest is written
 //!   back. In a burst ([`burst`]) no more leaves than writes need, and copies that find no space wait.
 //! - As the fast device saturates, its responses grow, and accesses are worth less, down to nothing. A write
@@ -45,6 +46,7 @@ mod explain;
 mod fast;
 mod headroom;
 mod heat;
+mod idle_copies;
 mod inventory;
 mod load_comparison;
 mod offload;
@@ -62,6 +64,7 @@ use evictor::Evictor;
 use fast::FastDevices;
 use headroom::Headroom;
 use heat::PartLayout;
+use idle_copies::IdleCopies;
 use inventory::Inventory;
 use offload::Offload;
 use promoter::Promoter;
@@ -89,6 +92,7 @@ pub struct Adaptive {
     headroom: Headroom,
     burst: Burst,
     promoter: Promoter,
+    idle_copies: IdleCopies,
     evictor: Evictor,
     relief: Offload,
     inventory: Inventory,
@@ -113,6 +117,7 @@ impl Adaptive {
     fn forget(&mut self) {
         self.worth.forget();
         self.promoter.forget();
+        self.idle_copies.forget();
         self.relief.forget();
     }
 
@@ -154,6 +159,7 @@ impl Adaptive {
         {
             let space = (&mut self.worth, &mut self.headroom);
             self.promoter.note_miss(context, fast, space, access.key, missing);
+            self.idle_copies.note_miss(access.key);
         }
         Some(worth)
     }
@@ -244,8 +250,12 @@ impl Placement for Adaptive {
         worth.set_price(context.devices, fast, headroom, cut);
         self.inventory.round(context, fast, worth, stripe);
         self.relief.round(context, fast, stripe);
-        self.evictor.round(context, fast, worth, (headroom, self.burst), stripe);
+        let replacement = self.idle_copies.replacement(worth);
+        let space = self.evictor.round(context, fast, worth, (headroom, self.burst, replacement), stripe);
+        self.idle_copies.note_space(space);
         self.promoter.round(context, fast, worth, headroom);
+        let is_evicting = self.evictor.is_evicting();
+        self.idle_copies.round(context, fast, (worth, headroom, is_evicting), &mut self.promoter);
     }
 
     fn explain(&self, context: &PolicyContext<'_>, about: &Question<'_>) -> Reasons {

@@ -1,11 +1,13 @@
-//! Eviction from the fast devices while space is short there.
+//! Eviction from the fast devices: while space is short there, and of what is worth less than a region that
+//! is copied in idle time.
 
 use super::super::allocation::home_off;
 use super::super::{Action, DeviceView, PolicyContext, Stripe};
 use super::burst::Burst;
 use super::fast::FastDevices;
 use super::headroom::Headroom;
-use super::heat::PartLayout;
+use super::heat::{PartLayout, REGION_EXTENTS, region_end, region_start};
+use super::idle_copies::Replacement;
 use super::worth::Worth;
 use weir_model::{ExtentKey, PlaceKind};
 
@@ -37,15 +39,16 @@ impl Evictor {
         self.evicting
     }
 
-    /// Evicts parts worth less than the price, while space is short.
+    /// Evicts parts worth less than the price, while space is short; otherwise what `replacement` permits.
+    /// Returns the number of parts that leave for the replacement.
     pub(super) fn round(
         &mut self,
         context: &mut PolicyContext<'_>,
         fast: FastDevices,
         worth: &mut Worth,
-        (headroom, burst): (&Headroom, Burst),
+        (headroom, burst, replacement): (&Headroom, Burst, Option<Replacement>),
         stripe: &mut Stripe,
-    ) {
+    ) -> u32 {
         let cut = PartLayout::new(context.extent.blocks());
         let fill = fast.fill(context.devices, cut);
         let part = 1.0 / (fast.extents(context.devices) as f64 * f64::from(cut.count())).max(1.0);
@@ -59,17 +62,19 @@ impl Evictor {
         self.eviction_threshold =
             if self.evicting { self.eviction_threshold.max(worth.price()) } else { worth.price() };
         if !self.evicting {
-            return;
+            return replacement
+                .map_or(0, |replacement| self.replace(context, fast, worth, replacement, stripe));
         }
         let most = self.pending_evictions + PARTS_EVICTED_MAX * (1.0 - headroom.utilization() / 2.0);
         let looks = EXTENTS_PER_ROUND.min(worth.table.residents());
         for _ in 0..looks {
-            let enough = context.actions.len() + 1 >= context.actions_max.min(EVICTIONS_MAX)
-                || self.pending_evictions >= most;
-            if enough || staying(self.pending_evictions) <= filled {
-                return;
+            if !may_evict(context)
+                || self.pending_evictions >= most
+                || staying(self.pending_evictions) <= filled
+            {
+                break;
             }
-            let Some(key) = worth.table.next_resident(self.hand) else { return };
+            let Some(key) = worth.table.next_resident(self.hand) else { break };
             if key <= self.hand {
                 // The scan has visited all extents, and space is still short: extents in whole places leave
                 // only as a whole.
@@ -77,45 +82,83 @@ impl Evictor {
                     self.eviction_threshold.saturating_add(self.eviction_threshold / 4 + 1);
             }
             self.hand = key;
-            self.evict_from(context, fast, worth, stripe, key);
+            let gone = evict_from(context, fast, worth, stripe, key, self.eviction_threshold);
+            self.pending_evictions += f64::from(gone);
         }
+        0
     }
 
-    /// Evicts the parts of an extent that are worth less than the price.
-    fn evict_from(
+    /// Evicts parts in favour of a region, though space is not short: these are not pending, because the
+    /// region takes their space. Returns their number.
+    fn replace(
         &mut self,
         context: &mut PolicyContext<'_>,
         fast: FastDevices,
         worth: &mut Worth,
+        replacement: Replacement,
         stripe: &mut Stripe,
-        key: ExtentKey,
-    ) {
-        let cut = PartLayout::new(context.extent.blocks());
-        let Some(heat) = worth.table.get(key) else { return };
-        let places = context.map.places(key);
-        let (whole, slots) =
-            (fast.have_place(&places, PlaceKind::Whole), fast.have_place(&places, PlaceKind::Fine));
-        if !whole && !slots {
-            return worth.table.set_resident(key, 0, false);
-        }
-        let going = match (whole, heat.mean_worth() <= self.eviction_threshold) {
-            (true, true) => cut.all(),
-            (true, false) => 0,
-            (false, _) => heat.parts_below(heat.resident, self.eviction_threshold),
-        };
-        let Some(to) = home_off(stripe, context.devices, &places, |d| fast.contains(d)) else {
-            return;
-        };
-        let mut left = going;
-        while let Some((blocks, run)) = cut.first_run(left) {
-            if context.actions.len() >= context.actions_max {
-                break;
+    ) -> u32 {
+        let (mut gone, mut looks, mut examined) = (0, 0, None);
+        while looks < EXTENTS_PER_ROUND.min(worth.table.residents())
+            && may_evict(context)
+            && gone < replacement.parts
+        {
+            let Some(key) = worth.table.next_resident(self.hand) else { break };
+            let region = region_start(key);
+            if examined != Some(region) {
+                (examined, looks) = (Some(region), looks + REGION_EXTENTS as usize);
+                if worth.table.region_worth(region, true) > replacement.region_worth {
+                    self.hand = region_end(region);
+                    continue;
+                }
             }
-            context.actions.push(Action::Move { key, blocks, to });
-            self.pending_evictions += f64::from(run.count_ones());
-            left &= !run;
+            self.hand = key;
+            gone += evict_from(context, fast, worth, stripe, key, replacement.part_worth);
         }
-        let gone = going & !left;
-        worth.table.set_resident(key, heat.resident & !gone, whole && gone == 0);
+        gone
     }
+}
+
+/// Whether another eviction may be requested in this round.
+fn may_evict(context: &PolicyContext<'_>) -> bool {
+    context.actions.len() + 1 < context.actions_max.min(EVICTIONS_MAX)
+}
+
+/// Evicts the parts of an extent that are worth no more than `most`. Returns their number.
+fn evict_from(
+    context: &mut PolicyContext<'_>,
+    fast: FastDevices,
+    worth: &mut Worth,
+    stripe: &mut Stripe,
+    key: ExtentKey,
+    most: u16,
+) -> u32 {
+    let cut = PartLayout::new(context.extent.blocks());
+    let Some(heat) = worth.table.get(key) else { return 0 };
+    let places = context.map.places(key);
+    let (whole, slots) =
+        (fast.have_place(&places, PlaceKind::Whole), fast.have_place(&places, PlaceKind::Fine));
+    if !whole && !slots {
+        worth.table.set_resident(key, 0, false);
+        return 0;
+    }
+    let going = match (whole, heat.mean_worth() <= most) {
+        (true, true) => cut.all(),
+        (true, false) => 0,
+        (false, _) => heat.parts_below(heat.resident, most),
+    };
+    let Some(to) = home_off(stripe, context.devices, &places, |d| fast.contains(d)) else {
+        return 0;
+    };
+    let mut left = going;
+    while let Some((blocks, run)) = cut.first_run(left) {
+        if context.actions.len() >= context.actions_max {
+            break;
+        }
+        context.actions.push(Action::Move { key, blocks, to });
+        left &= !run;
+    }
+    let gone = going & !left;
+    worth.table.set_resident(key, heat.resident & !gone, whole && gone == 0);
+    gone.count_ones()
 }

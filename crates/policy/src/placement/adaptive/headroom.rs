@@ -88,6 +88,12 @@ impl Headroom {
         self.eviction_start() - HEADROOM_MIN
     }
 
+    /// Returns the fill up to which copies in idle time take space without making any: above it bursts of
+    /// writes find space, however long ago the last one was.
+    pub(super) fn unreserved_fill() -> f64 {
+        FILL_LIMIT - 2.0 * HEADROOM_MIN - HEADROOM_MAX
+    }
+
     /// Returns the fill above which parts leave, and the one at which they stop. In a burst both equal the
     /// fill of copies: then only writes make parts leave, and no more than they need.
     pub(super) fn eviction_thresholds(&self, is_burst: bool) -> (f64, f64) {

@@ -4,7 +4,7 @@ use super::super::DeviceView;
 use crate::Lru;
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use weir_model::{BlockRange, Bytes, ExtentKey};
+use weir_model::{BlockRange, Bytes, ExtentIndex, ExtentKey};
 
 /// The number of parts of an extent: for extents of 128 KiB, its blocks.
 pub(super) const PARTS: u16 = 32;
@@ -42,6 +42,19 @@ pub(super) fn count(parts: Mask) -> u32 {
 #[inline(never)]
 fn count_several(parts: Mask) -> u32 {
     parts.count_ones()
+}
+
+/// The number of extents of a region: 4 MiB, for extents of 128 KiB.
+pub(super) const REGION_EXTENTS: u64 = 32;
+
+/// Returns the first extent of a region.
+pub(super) fn region_start(key: ExtentKey) -> ExtentKey {
+    ExtentKey { index: ExtentIndex(key.index.0 / REGION_EXTENTS * REGION_EXTENTS), ..key }
+}
+
+/// Returns the last extent of the region that begins with this one.
+pub(super) fn region_end(first: ExtentKey) -> ExtentKey {
+    ExtentKey { index: ExtentIndex(first.index.0 + REGION_EXTENTS - 1), ..first }
 }
 
 /// The state of an extent.
@@ -338,6 +351,26 @@ impl HeatTable {
     /// Returns a copy of an extent's state.
     pub(super) fn get(&mut self, key: ExtentKey) -> Option<Heat> {
         self.latest(key).copied()
+    }
+
+    /// Returns a copy of an extent's state, creating it if necessary.
+    pub(super) fn get_or_insert(&mut self, key: ExtentKey) -> Heat {
+        *self.entry(key)
+    }
+
+    /// Returns the mean worth of a part of a region, among those on the fast device or among the others: what
+    /// a part is expected to be worth that was not accessed itself.
+    pub(super) fn region_worth(&self, first: ExtentKey, resident: bool) -> u16 {
+        let extents =
+            (0..REGION_EXTENTS).map(|at| ExtentKey { index: ExtentIndex(first.index.0 + at), ..first });
+        let (mut worth, mut parts) = (0, 0);
+        for heat in extents.map(|key| self.peek(key).unwrap_or_default()) {
+            let there = if heat.whole { Mask::MAX } else { heat.resident };
+            let mask = if resident { there } else { !there };
+            worth += bits(mask).map(|part| u64::from(heat.worth[part as usize])).sum::<u64>();
+            parts += u64::from(mask.count_ones());
+        }
+        (worth / parts.max(1)) as u16
     }
 
     /// Borrows an extent's up-to-date state.

@@ -94,16 +94,19 @@ impl Promoter {
         if !worth.block_prices(context, fast, false).is_sooner_on_fast(SOONER_FRACTION) {
             self.waiting.clear();
         }
-        while self.requested < COPIES_PER_ROUND
-            && context.actions.len() + PIGGYBACK_QUEUE_LIMIT < context.actions_max
-            && has_space(context, fast, headroom, cut)
-        {
+        while self.may_request(context) && has_space(context, fast, headroom, cut) {
             let Some((key, parts)) = self.waiting.pop_front() else { return };
             if worth.table.get(key).is_some() {
                 let parts = worth.parts_above(key, parts, worth.price());
                 self.copy(context, fast, (worth, headroom), key, parts);
             }
         }
+    }
+
+    /// Whether another copy may be requested in this round.
+    pub(super) fn may_request(&self, context: &PolicyContext<'_>) -> bool {
+        self.requested < COPIES_PER_ROUND
+            && context.actions.len() + PIGGYBACK_QUEUE_LIMIT < context.actions_max
     }
 
     /// Queues parts that would be worth the price and the move.
@@ -115,7 +118,7 @@ impl Promoter {
 
     /// Requests copies or moves of these parts to the fast device: adjacent parts together, as many as
     /// permitted; the others later.
-    fn copy(
+    pub(super) fn copy(
         &mut self,
         context: &mut PolicyContext<'_>,
         fast: FastDevices,

@@ -1,5 +1,7 @@
 //! `adaptive` on small pools.
 
+mod idle;
+
 use super::super::MeasuredCommand;
 use super::super::testing::{Pool, device, fine, key, whole};
 use super::headroom::FILL_LIMIT;

@@ -8,9 +8,14 @@ use super::fast::FastDevices;
 use super::headroom::{FILL_LIMIT, Headroom};
 use super::heat::{PartLayout, UNIT_WORTH};
 use super::worth::{self, Worth};
+use weir_model::Nanos;
 
 /// The minimum worth of an access for a write to go to the fast device.
 const REDIRECT_WORTH_MIN: u16 = UNIT_WORTH / 16;
+/// A queue of the other devices is long if a write would be answered this much sooner by a fast device. Then
+/// any write goes there that finds space above the headroom: a large one saves little time by itself, but the
+/// reads behind it wait for it, and it is written back once the queue is gone.
+const LONG_QUEUE: Nanos = Nanos::millis(100);
 
 /// Returns the device, among those that are not fast, that answers writes soonest at this moment, and its
 /// response.
@@ -74,19 +79,27 @@ pub(super) fn new_write_target(
     let costs = worth.costs.prices(context, fast, true, access.bytes);
     let own = own.unwrap_or_else(|| worth::worth(costs.saving(worth::run_share(access)), parts));
     let (of_access, resident) = (heat.max_worth(parts).max(own), heat.resident);
-    if of_access < REDIRECT_WORTH_MIN {
-        return WriteTo::InPlace;
-    }
     let to = fast.with_space(context.devices, cut, FILL_LIMIT, &access.places, |d: &DeviceView| {
         costs.current_response(d)
     });
+    let soonest = soonest_slow_device(fast, context.devices, &costs);
+    let relieves = match (soonest, to) {
+        (Some((_, takes)), Some(to)) => {
+            takes - costs.current_response(to) > LONG_QUEUE.as_secs_f64()
+                && fast.fill(context.devices, cut) < headroom.eviction_stop()
+        }
+        _ => false,
+    };
+    if of_access < REDIRECT_WORTH_MIN && !relieves {
+        return WriteTo::InPlace;
+    }
     // Merely buffered blocks are written back later, as long as the others have time for it.
     let part = if evictor.is_evicting() || to.is_none() { 1.0 } else { headroom.utilization() };
-    let worthy = of_access >= (part * f64::from(price)) as u16;
+    let worthy = relieves || of_access >= (part * f64::from(price)) as u16;
     if worthy && access.places.device().is_some() {
         headroom.request_parts(parts.count_ones());
     }
-    let (Some((_, takes)), Some(to)) = (soonest_slow_device(fast, context.devices, &costs), to) else {
+    let (Some((_, takes)), Some(to)) = (soonest, to) else {
         return WriteTo::InPlace;
     };
     if !worthy || takes < costs.current_response(to) {

@@ -1,0 +1,155 @@
+//! Copies in idle time: of regions that are read, but whose parts are not worth the time of a copy each.
+//!
+//! Rule: a copy costs the other devices' time. While these are idle, no client waits for it. A region that
+//! was read is then copied in address order and as a whole, so that a read of several extents finds all of
+//! them or none on the fast device. Space for it beyond [`Headroom::unreserved_fill`] is made by regions
+//! worth at most a quarter as much, so that regions that are read equally often do not replace one another;
+//! parts worth more than half stay.
+//!
+//! Constants: chosen for reads of 256 KiB at random; see the page on hard loads in docs/policies.
+
+use super::super::{DeviceView, PolicyContext};
+use super::SOONER_FRACTION;
+use super::fast::FastDevices;
+use super::headroom::Headroom;
+use super::heat::{PARTS, PartLayout, REGION_EXTENTS, UNIT_WORTH, region_start};
+use super::promoter::Promoter;
+use super::worth::Worth;
+use std::collections::VecDeque;
+use weir_model::{ExtentIndex, ExtentKey, PlaceKind};
+
+/// The maximum number of regions waiting; beyond it the one read first is dropped.
+const WAITING_MAX: usize = 1024;
+/// The minimum worth of a region: of its missing parts, on average. It must also be half the price.
+const REGION_WORTH_MIN: u16 = UNIT_WORTH / 8;
+/// The other devices are idle while clients' commands complete in less than this fraction of rounds, of which
+/// the last ten or so count.
+const BUSY_MAX: f64 = 0.25;
+const ROUND_WEIGHT: f64 = 0.1;
+
+/// The number of rounds that the region in progress waits for space before the next one is tried: a minute.
+const WAIT_ROUNDS_MAX: u32 = 600;
+
+/// What may leave the fast device for a region.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replacement {
+    /// The maximum mean worth of the parts of a region that some leave.
+    pub(super) region_worth: u16,
+    /// The maximum worth of these parts.
+    pub(super) part_worth: u16,
+    /// The maximum number of them.
+    pub(super) parts: u32,
+}
+
+/// The state of copies in idle time.
+#[derive(Clone, Debug)]
+pub(super) struct IdleCopies {
+    /// The first extents of regions that were read.
+    waiting: VecDeque<ExtentKey>,
+    /// The next extent to copy of the region in progress, and how many are left of it.
+    next: Option<(ExtentKey, u64)>,
+    /// The number of rounds it has waited for space.
+    waited: u32,
+    /// The parts of space made for copies that they have not taken yet.
+    space: u32,
+    /// The fraction of recent rounds in which the other devices worked for clients.
+    busy: f64,
+    /// The number of clients' commands completed at the last round.
+    completed: u64,
+}
+
+impl Default for IdleCopies {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), next: None, waited: 0, space: 0, busy: 1.0, completed: 0 }
+    }
+}
+
+impl IdleCopies {
+    /// Resets the state, because other devices are the fast ones now.
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+        (self.next, self.space) = (None, 0);
+    }
+
+    /// Notes a read of parts that are not on the fast device.
+    pub(super) fn note_miss(&mut self, key: ExtentKey) {
+        let region = region_start(key);
+        if self.waiting.back() != Some(&region) {
+            if self.waiting.len() == WAITING_MAX {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back(region);
+        }
+    }
+
+    /// Returns what may leave for the region in progress now.
+    pub(super) fn replacement(&self, worth: &Worth) -> Option<Replacement> {
+        let (key, left) = self.next.filter(|_| self.is_idle())?;
+        let parts = (left as u32 * u32::from(PARTS)).saturating_sub(self.space);
+        let worth = worth.table.region_worth(region_start(key), false);
+        (parts > 0).then_some(Replacement { region_worth: worth / 4, part_worth: worth / 2, parts })
+    }
+
+    /// Notes that this many parts left for the region in progress.
+    pub(super) fn note_space(&mut self, parts: u32) {
+        self.space += parts;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.busy < BUSY_MAX
+    }
+
+    /// Selects the next waiting region that is worth a copy. Returns whether one is in progress.
+    fn select_region(&mut self, worth: &Worth) -> bool {
+        let least = REGION_WORTH_MIN.max(worth.price() / 2);
+        while self.next.is_none() {
+            let Some(region) = self.waiting.pop_front() else { return false };
+            let is_worth_it = worth.table.region_worth(region, false) >= least;
+            self.next = is_worth_it.then_some((region, REGION_EXTENTS));
+        }
+        true
+    }
+
+    /// Requests copies of waiting regions, while the other devices are idle and space is not short.
+    pub(super) fn round(
+        &mut self,
+        context: &mut PolicyContext<'_>,
+        fast: FastDevices,
+        (worth, headroom, is_evicting): (&mut Worth, &mut Headroom, bool),
+        promoter: &mut Promoter,
+    ) {
+        let completed = fast.other_devices(context.devices).map(DeviceView::completed).sum();
+        self.busy += ROUND_WEIGHT * (f64::from(u8::from(completed != self.completed)) - self.busy);
+        self.completed = completed;
+        let is_sooner = worth.block_prices(context, fast, false).is_sooner_on_fast(SOONER_FRACTION);
+        if is_evicting || !self.is_idle() || !is_sooner {
+            return;
+        }
+        let cut = PartLayout::new(context.extent.blocks());
+        while self.select_region(worth) {
+            let Some((key, left)) = self.next else { return };
+            headroom.request_space();
+            let is_unreserved = fast.fill(context.devices, cut) <= Headroom::unreserved_fill();
+            if !promoter.may_request(context) {
+                return;
+            }
+            if !is_unreserved && self.space < u32::from(PARTS) {
+                self.waited += 1;
+                if self.waited > WAIT_ROUNDS_MAX {
+                    (self.next, self.waited) = (None, 0);
+                }
+                return;
+            }
+            self.waited = 0;
+            let following = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
+            self.next = (left > 1).then_some((following, left - 1));
+            let places = context.map.places(key);
+            if places.as_slice().is_empty() || fast.have_place(&places, PlaceKind::Whole) {
+                continue;
+            }
+            let missing = cut.all() & !worth.table.get_or_insert(key).resident;
+            self.space = self.space.saturating_sub(missing.count_ones());
+            promoter.copy(context, fast, (worth, headroom), key, missing);
+        }
+    }
+}
