@@ -45,7 +45,7 @@ const VOLUME: &str = "demo";
 /// Name of a volume that fills the SSD while the data is written, so that the data goes to the disk.
 const FILLER: &str = "filler";
 /// Longest time to wait until the space of the removed volume is free.
-const SPACE_TIMEOUT: Duration = Duration::from_secs(10);
+const SPACE_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_MACHINE_ADVICE: &str = "run the demo while the machine has nothing else to do";
 
 /// A drive of the demo: a file that stands for a device on sale.
