@@ -250,7 +250,7 @@ impl Placement for Adaptive {
         worth.set_price(context.devices, fast, headroom, cut);
         self.inventory.round(context, fast, worth, stripe);
         self.relief.round(context, fast, stripe);
-        let replacement = self.idle_copies.replacement(worth);
+        let replacement = self.idle_copies.replacement(context, fast, worth);
         let space = self.evictor.round(context, fast, worth, (headroom, self.burst, replacement), stripe);
         self.idle_copies.note_space(space);
         self.promoter.round(context, fast, worth, headroom);

@@ -18,8 +18,9 @@ const PARTS_EVICTED_MAX: f64 = 256.0;
 /// The decay per round of the parts requested to leave that may not be gone yet; space returns within some
 /// seconds.
 const PENDING_DECAY: f64 = 0.98;
-/// The number of extents examined per round.
+/// The number of extents examined per round, and that of regions.
 const EXTENTS_PER_ROUND: usize = 256;
+const REGIONS_PER_ROUND: usize = EXTENTS_PER_ROUND / REGION_EXTENTS as usize;
 
 /// The state of the eviction.
 #[derive(Clone, Debug, Default)]
@@ -98,22 +99,28 @@ impl Evictor {
         replacement: Replacement,
         stripe: &mut Stripe,
     ) -> u32 {
-        let (mut gone, mut looks, mut examined) = (0, 0, None);
-        while looks < EXTENTS_PER_ROUND.min(worth.table.residents())
-            && may_evict(context)
-            && gone < replacement.parts
-        {
-            let Some(key) = worth.table.next_resident(self.hand) else { break };
-            let region = region_start(key);
-            if examined != Some(region) {
-                (examined, looks) = (Some(region), looks + REGION_EXTENTS as usize);
-                if worth.table.region_worth(region, true) > replacement.region_worth {
-                    self.hand = region_end(region);
-                    continue;
-                }
+        let mut gone = 0;
+        for _ in 0..REGIONS_PER_ROUND {
+            let Some(first) = worth.table.next_resident(self.hand) else { break };
+            let region = region_start(first);
+            let stays = region == replacement.region
+                || worth.table.region_worth(region, true) > replacement.region_worth;
+            if stays {
+                self.hand = region_end(region);
+                continue;
             }
-            self.hand = key;
-            gone += evict_from(context, fast, worth, stripe, key, replacement.part_worth);
+            let mut next = Some(first);
+            while let Some(key) = next {
+                if !may_evict(context) || gone >= replacement.parts {
+                    return gone;
+                }
+                self.hand = key;
+                gone += evict_from(context, fast, worth, stripe, key, replacement.part_worth);
+                next = worth
+                    .table
+                    .next_resident(key)
+                    .filter(|next| *next > key && region_start(*next) == region);
+            }
         }
         gone
     }

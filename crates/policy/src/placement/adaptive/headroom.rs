@@ -37,8 +37,9 @@ pub(super) struct Headroom {
     rounds: u32,
     /// The fraction of rounds in which the other devices worked for clients.
     utilization: f64,
-    /// The number of clients' commands completed at the last round.
+    /// The number of clients' commands completed at the last round, and whether it had grown.
     completed: u64,
+    served_clients: bool,
 }
 
 impl Default for Headroom {
@@ -50,6 +51,7 @@ impl Default for Headroom {
             rounds: 0,
             utilization: 1.0,
             completed: 0,
+            served_clients: false,
         }
     }
 }
@@ -68,6 +70,11 @@ impl Headroom {
     /// Returns the utilization of the other devices, 0 to 1.
     pub(super) fn utilization(&self) -> f64 {
         (self.utilization / FULLY_BUSY).min(1.0)
+    }
+
+    /// Whether the other devices completed commands of clients in the last round.
+    pub(super) fn served_clients(&self) -> bool {
+        self.served_clients
     }
 
     /// Returns the fill up to which copies may be added: somewhat above the one at which parts leave, so that
@@ -125,7 +132,8 @@ impl Headroom {
     pub(super) fn round(&mut self, devices: &[DeviceView], fast: FastDevices, layout: PartLayout) {
         let others = || fast.other_devices(devices);
         let completed = others().map(DeviceView::completed).sum();
-        let is_busy = completed != self.completed || others().any(|d| d.in_flight > 1);
+        self.served_clients = completed != self.completed;
+        let is_busy = self.served_clients || others().any(|d| d.in_flight > 1);
         self.completed = completed;
         self.utilization += ROUND_WEIGHT * (f64::from(u8::from(is_busy)) - self.utilization);
         self.rounds += 1;

@@ -8,7 +8,7 @@
 //!
 //! Constants: chosen for reads of 256 KiB at random; see the page on hard loads in docs/policies.
 
-use super::super::{DeviceView, PolicyContext};
+use super::super::PolicyContext;
 use super::SOONER_FRACTION;
 use super::fast::FastDevices;
 use super::headroom::Headroom;
@@ -26,19 +26,26 @@ const REGION_WORTH_MIN: u16 = UNIT_WORTH / 8;
 /// the last ten or so count.
 const BUSY_MAX: f64 = 0.25;
 const ROUND_WEIGHT: f64 = 0.1;
-
 /// The number of rounds that the region in progress waits for space before the next one is tried: a minute.
 const WAIT_ROUNDS_MAX: u32 = 600;
 
 /// What may leave the fast device for a region.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replacement {
+    /// The region that takes the space: nothing of it leaves.
+    pub(super) region: ExtentKey,
     /// The maximum mean worth of the parts of a region that some leave.
     pub(super) region_worth: u16,
     /// The maximum worth of these parts.
     pub(super) part_worth: u16,
     /// The maximum number of them.
     pub(super) parts: u32,
+}
+
+/// Whether copies may take space without anything leaving for them.
+fn has_free_space(context: &PolicyContext<'_>, fast: FastDevices) -> bool {
+    let cut = PartLayout::new(context.extent.blocks());
+    fast.fill(context.devices, cut) <= Headroom::unreserved_fill()
 }
 
 /// The state of copies in idle time.
@@ -54,13 +61,11 @@ pub(super) struct IdleCopies {
     space: u32,
     /// The fraction of recent rounds in which the other devices worked for clients.
     busy: f64,
-    /// The number of clients' commands completed at the last round.
-    completed: u64,
 }
 
 impl Default for IdleCopies {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), next: None, waited: 0, space: 0, busy: 1.0, completed: 0 }
+        Self { waiting: VecDeque::new(), next: None, waited: 0, space: 0, busy: 1.0 }
     }
 }
 
@@ -68,7 +73,7 @@ impl IdleCopies {
     /// Resets the state, because other devices are the fast ones now.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
-        (self.next, self.space) = (None, 0);
+        (self.next, self.waited, self.space) = (None, 0, 0);
     }
 
     /// Notes a read of parts that are not on the fast device.
@@ -82,12 +87,18 @@ impl IdleCopies {
         }
     }
 
-    /// Returns what may leave for the region in progress now.
-    pub(super) fn replacement(&self, worth: &Worth) -> Option<Replacement> {
-        let (key, left) = self.next.filter(|_| self.is_idle())?;
+    /// Returns what may leave for the region in progress now; `None` if it needs no more space.
+    pub(super) fn replacement(
+        &self,
+        context: &PolicyContext<'_>,
+        fast: FastDevices,
+        worth: &Worth,
+    ) -> Option<Replacement> {
+        let (key, left) = self.next.filter(|_| self.is_idle() && !has_free_space(context, fast))?;
         let parts = (left as u32 * u32::from(PARTS)).saturating_sub(self.space);
-        let worth = worth.table.region_worth(region_start(key), false);
-        (parts > 0).then_some(Replacement { region_worth: worth / 4, part_worth: worth / 2, parts })
+        let region = region_start(key);
+        let worth = worth.table.region_worth(region, false);
+        (parts > 0).then_some(Replacement { region, region_worth: worth / 4, part_worth: worth / 2, parts })
     }
 
     /// Notes that this many parts left for the region in progress.
@@ -118,9 +129,7 @@ impl IdleCopies {
         (worth, headroom, is_evicting): (&mut Worth, &mut Headroom, bool),
         promoter: &mut Promoter,
     ) {
-        let completed = fast.other_devices(context.devices).map(DeviceView::completed).sum();
-        self.busy += ROUND_WEIGHT * (f64::from(u8::from(completed != self.completed)) - self.busy);
-        self.completed = completed;
+        self.busy += ROUND_WEIGHT * (f64::from(u8::from(headroom.served_clients())) - self.busy);
         let is_sooner = worth.block_prices(context, fast, false).is_sooner_on_fast(SOONER_FRACTION);
         if is_evicting || !self.is_idle() || !is_sooner {
             return;
@@ -129,11 +138,10 @@ impl IdleCopies {
         while self.select_region(worth) {
             let Some((key, left)) = self.next else { return };
             headroom.request_space();
-            let is_unreserved = fast.fill(context.devices, cut) <= Headroom::unreserved_fill();
             if !promoter.may_request(context) {
                 return;
             }
-            if !is_unreserved && self.space < u32::from(PARTS) {
+            if !has_free_space(context, fast) && self.space < u32::from(PARTS) {
                 self.waited += 1;
                 if self.waited > WAIT_ROUNDS_MAX {
                     (self.next, self.waited) = (None, 0);

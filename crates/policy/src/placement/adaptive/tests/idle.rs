@@ -110,3 +110,27 @@ fn region_without_space_does_not_hold_up_the_others() {
     settle(&mut pool, &mut policy, 400);
     assert_eq!([there(&pool, 128..160), there(&pool, 160..192)], [0, 32]);
 }
+
+/// What is copied first of a region does not leave for the rest of it, though it is worth less.
+#[test]
+fn region_does_not_replace_itself() {
+    let (mut pool, mut policy) = (pool(), policy());
+    (0..104).for_each(|extent| pool.map.put(extent, whole(0)));
+    // Eight extents may leave, and the first eight of the region, which are never read, take their space.
+    (0..4).for_each(|_| (0..96).for_each(|extent| pool.read(&mut policy, extent, 0, Bytes::kib(128))));
+    read_region(&mut pool, &mut policy, 136..160);
+    settle(&mut pool, &mut policy, 200);
+    assert_eq!((there(&pool, 0..96), there(&pool, 96..104)), (96, 0));
+    assert_eq!((there(&pool, 128..136), there(&pool, 136..160)), (8, 0));
+}
+
+/// While more than the headroom is free, nothing leaves for a region.
+#[test]
+fn nothing_leaves_while_space_is_free() {
+    let (mut pool, mut policy) = (pool(), policy());
+    (0..32).for_each(|extent| pool.map.put(extent, whole(0)));
+    settle(&mut pool, &mut policy, 100);
+    read_region(&mut pool, &mut policy, 128..160);
+    settle(&mut pool, &mut policy, 200);
+    assert_eq!((there(&pool, 0..32), there(&pool, 128..160)), (32, 32));
+}
