@@ -99,12 +99,13 @@ impl Evictor {
         replacement: Replacement,
         stripe: &mut Stripe,
     ) -> u32 {
+        let cut = PartLayout::new(context.extent.blocks());
         let mut gone = 0;
         for _ in 0..REGIONS_PER_ROUND {
             let Some(first) = worth.table.next_resident(self.hand) else { break };
             let region = region_start(first);
             let stays = region == replacement.region
-                || worth.table.region_worth(region, true) > replacement.region_worth;
+                || worth.table.region_worth(cut, region, true) > replacement.region_worth;
             if stays {
                 self.hand = region_end(region);
                 continue;

@@ -359,14 +359,16 @@ impl HeatTable {
     }
 
     /// Returns the mean worth of a part of a region, among those on the fast device or among the others: what
-    /// a part is expected to be worth that was not accessed itself.
-    pub(super) fn region_worth(&self, first: ExtentKey, resident: bool) -> u16 {
+    /// a part is expected to be worth that was not accessed itself. Small extents have fewer parts than a
+    /// mask has bits.
+    pub(super) fn region_worth(&self, layout: PartLayout, first: ExtentKey, resident: bool) -> u16 {
         let extents =
             (0..REGION_EXTENTS).map(|at| ExtentKey { index: ExtentIndex(first.index.0 + at), ..first });
+        let all = layout.all();
         let (mut worth, mut parts) = (0, 0);
         for heat in extents.map(|key| self.peek(key).unwrap_or_default()) {
-            let there = if heat.whole { Mask::MAX } else { heat.resident };
-            let mask = if resident { there } else { !there };
+            let there = if heat.whole { all } else { heat.resident };
+            let mask = all & if resident { there } else { !there };
             worth += bits(mask).map(|part| u64::from(heat.worth[part as usize])).sum::<u64>();
             parts += u64::from(mask.count_ones());
         }

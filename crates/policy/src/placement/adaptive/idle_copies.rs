@@ -12,7 +12,7 @@ use super::super::PolicyContext;
 use super::SOONER_FRACTION;
 use super::fast::FastDevices;
 use super::headroom::Headroom;
-use super::heat::{PARTS, PartLayout, REGION_EXTENTS, UNIT_WORTH, region_start};
+use super::heat::{Mask, PartLayout, REGION_EXTENTS, UNIT_WORTH, region_start};
 use super::promoter::Promoter;
 use super::worth::Worth;
 use std::collections::VecDeque;
@@ -46,6 +46,22 @@ pub(super) struct Replacement {
 fn has_free_space(context: &PolicyContext<'_>, fast: FastDevices) -> bool {
     let cut = PartLayout::new(context.extent.blocks());
     fast.fill(context.devices, cut) <= Headroom::unreserved_fill()
+}
+
+/// Returns the parts of an extent to copy: none if it is not allocated, or if a whole place on a fast device
+/// has it.
+fn missing_parts(context: &PolicyContext<'_>, fast: FastDevices, worth: &Worth, key: ExtentKey) -> Mask {
+    let places = context.map.places(key);
+    if places.as_slice().is_empty() || fast.have_place(&places, PlaceKind::Whole) {
+        return 0;
+    }
+    let resident = worth.table.peek(key).map_or(0, |heat| heat.resident);
+    PartLayout::new(context.extent.blocks()).all() & !resident
+}
+
+/// Returns the extent after this one.
+fn following(key: ExtentKey) -> ExtentKey {
+    ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key }
 }
 
 /// The state of copies in idle time.
@@ -95,9 +111,11 @@ impl IdleCopies {
         worth: &Worth,
     ) -> Option<Replacement> {
         let (key, left) = self.next.filter(|_| self.is_idle() && !has_free_space(context, fast))?;
-        let parts = (left as u32 * u32::from(PARTS)).saturating_sub(self.space);
-        let region = region_start(key);
-        let worth = worth.table.region_worth(region, false);
+        let extents = std::iter::successors(Some(key), |key| Some(following(*key))).take(left as usize);
+        let missing = extents.map(|key| missing_parts(context, fast, worth, key).count_ones()).sum::<u32>();
+        let (parts, region) = (missing.saturating_sub(self.space), region_start(key));
+        let cut = PartLayout::new(context.extent.blocks());
+        let worth = worth.table.region_worth(cut, region, false);
         (parts > 0).then_some(Replacement { region, region_worth: worth / 4, part_worth: worth / 2, parts })
     }
 
@@ -111,11 +129,11 @@ impl IdleCopies {
     }
 
     /// Selects the next waiting region that is worth a copy. Returns whether one is in progress.
-    fn select_region(&mut self, worth: &Worth) -> bool {
+    fn select_region(&mut self, cut: PartLayout, worth: &Worth) -> bool {
         let least = REGION_WORTH_MIN.max(worth.price() / 2);
         while self.next.is_none() {
             let Some(region) = self.waiting.pop_front() else { return false };
-            let is_worth_it = worth.table.region_worth(region, false) >= least;
+            let is_worth_it = worth.table.region_worth(cut, region, false) >= least;
             self.next = is_worth_it.then_some((region, REGION_EXTENTS));
         }
         true
@@ -135,13 +153,18 @@ impl IdleCopies {
             return;
         }
         let cut = PartLayout::new(context.extent.blocks());
-        while self.select_region(worth) {
+        while self.select_region(cut, worth) {
             let Some((key, left)) = self.next else { return };
+            let missing = missing_parts(context, fast, worth, key);
+            if missing == 0 {
+                self.advance(key, left);
+                continue;
+            }
             headroom.request_space();
             if !promoter.may_request(context) {
                 return;
             }
-            if !has_free_space(context, fast) && self.space < u32::from(PARTS) {
+            if !has_free_space(context, fast) && self.space < missing.count_ones() {
                 self.waited += 1;
                 if self.waited > WAIT_ROUNDS_MAX {
                     (self.next, self.waited) = (None, 0);
@@ -149,15 +172,19 @@ impl IdleCopies {
                 return;
             }
             self.waited = 0;
-            let following = ExtentKey { index: ExtentIndex(key.index.0 + 1), ..key };
-            self.next = (left > 1).then_some((following, left - 1));
-            let places = context.map.places(key);
-            if places.as_slice().is_empty() || fast.have_place(&places, PlaceKind::Whole) {
-                continue;
-            }
-            let missing = cut.all() & !worth.table.get_or_insert(key).resident;
-            self.space = self.space.saturating_sub(missing.count_ones());
+            // Extents that were never accessed are copied, too: their state exists from now on.
+            worth.table.get_or_insert(key);
             promoter.copy(context, fast, (worth, headroom), key, missing);
+            let still_missing = missing_parts(context, fast, worth, key);
+            self.space = self.space.saturating_sub((missing & !still_missing).count_ones());
+            if still_missing == 0 || still_missing == missing {
+                self.advance(key, left);
+            }
         }
+    }
+
+    /// Goes on to the extent after this one, of which and behind which `left` are left of the region.
+    fn advance(&mut self, key: ExtentKey, left: u64) {
+        self.next = (left > 1).then_some((following(key), left - 1));
     }
 }

@@ -134,3 +134,80 @@ fn nothing_leaves_while_space_is_free() {
     settle(&mut pool, &mut policy, 200);
     assert_eq!((there(&pool, 0..32), there(&pool, 128..160)), (32, 32));
 }
+
+/// Of a region of which four extents have data, only so much makes space as they take.
+#[test]
+fn only_missing_parts_need_space() {
+    let (mut pool, mut policy) = (pool(), policy());
+    (0..104).for_each(|extent| pool.map.put(extent, whole(0)));
+    pool.map.0.retain(|at, _| *at < key(132));
+    settle(&mut pool, &mut policy, 100);
+    (0..10).for_each(|_| read_region(&mut pool, &mut policy, 128..132));
+    policy.promoter.forget();
+    for extent in 128..132 {
+        pool.map.0.get_mut(&key(extent)).expect("it is there").remove(&fine(0));
+    }
+    (128..132).for_each(|extent| policy.worth.table.set_resident(key(extent), 0, false));
+    settle(&mut pool, &mut policy, 400);
+    assert_eq!(there(&pool, 128..132), 4);
+    assert!(there(&pool, 0..104) >= 100, "{} stay", there(&pool, 0..104));
+}
+
+/// More runs of blocks than are copied per round leave no gaps behind.
+#[test]
+fn fragmented_region_becomes_whole() {
+    let (mut pool, mut policy) = (pool(), policy());
+    settle(&mut pool, &mut policy, 100);
+    for extent in 32..64 {
+        pool.map.0.get_mut(&key(extent)).expect("it is there").insert(fine(0), 0x5555_5555);
+        policy.worth.table.set_resident(key(extent), 0x5555_5555, false);
+    }
+    read_region(&mut pool, &mut policy, 40..64);
+    settle(&mut pool, &mut policy, 400);
+    assert_eq!(there(&pool, 32..64), 32);
+}
+
+/// Extents of 64 KiB have 16 parts: the mean is over these, whether the place is a whole one or not.
+#[test]
+fn worth_of_regions_of_small_extents() {
+    let (mut table, cut) = (HeatTable::new(64), PartLayout::new(16));
+    for extent in 0..32 {
+        table.note(key(extent), 0xffff, 100, false);
+    }
+    assert_eq!(table.region_worth(cut, key(0), false), 100);
+    (0..32).for_each(|extent| table.set_resident(key(extent), cut.all(), extent % 2 == 0));
+    assert_eq!((table.region_worth(cut, key(0), true), table.region_worth(cut, key(0), false)), (100, 0));
+}
+
+/// Other devices are the fast ones: no region that was in progress or waiting is copied to them.
+#[test]
+fn waiting_regions_expire_with_fast_device() {
+    let mut copies = IdleCopies::default();
+    (0..3).for_each(|region| copies.note_miss(key(region * 32)));
+    let mut policy = policy();
+    policy.idle_copies = copies;
+    policy.forget();
+    let empty = format!("{:?}", IdleCopies::default());
+    assert_eq!(format!("{:?}", policy.idle_copies), empty);
+}
+
+/// The region read first is dropped once too many wait.
+#[test]
+fn regions_read_last_wait() {
+    let mut copies = IdleCopies::default();
+    (0..1500).for_each(|region| copies.note_miss(key(region * 32)));
+    let text = format!("{copies:?}");
+    assert!(text.contains(&format!("ExtentIndex({})", 1499 * 32)) && !text.contains("ExtentIndex(0)"));
+}
+
+/// Whole places on the fast device are no misses of the region: nothing is copied over them.
+#[test]
+fn whole_places_are_not_copied() {
+    let (mut pool, mut policy) = (pool(), policy());
+    (32..40).for_each(|extent| pool.map.put(extent, whole(0)));
+    settle(&mut pool, &mut policy, 100);
+    read_region(&mut pool, &mut policy, 40..64);
+    settle(&mut pool, &mut policy, 100);
+    assert_eq!(there(&pool, 32..64), 32);
+    assert!((32..40).all(|extent| !pool.map.0[&key(extent)].contains_key(&fine(0))));
+}
