@@ -1,6 +1,6 @@
 //! Detection of bursts: clients temporarily request more than the other devices can serve.
 //!
-//! Rule: a burst begins when each of the other devices has more than [`QUEUE_START`] commands in flight, and
+//! Rule: a burst begins when each of the other devices has more than [`MOVER_COMMANDS_MAX`] commands in flight, and
 //! is over when one of them has at most one left. During a burst, write-backs take time that a queue of
 //! requests waits for: an extent written to a disk between its reads costs as much as several of them, and a
 //! device that just keeps up no longer does. Blocks that must leave the fast devices in a burst leave later,
@@ -15,9 +15,9 @@ use super::super::DeviceView;
 use super::fast::FastDevices;
 use weir_model::Nanos;
 
-/// The commands in flight at each of the other devices above which a burst begins: more than the mover has
-/// there by itself.
-const QUEUE_START: u32 = 8;
+/// The maximum of commands that the mover has in flight at a device: with more, there are some of clients. A
+/// burst begins when each of the other devices has more.
+pub(super) const MOVER_COMMANDS_MAX: u32 = 8;
 /// The commands in flight at one of the other devices at which a burst is over.
 const QUEUE_END: u32 = 1;
 /// The maximum length of a burst.
@@ -36,7 +36,7 @@ impl Burst {
     pub(super) fn round(&mut self, now: Nanos, devices: &[DeviceView], fast: FastDevices) {
         let others = fast.other_devices(devices).filter(|d| d.is_usable);
         let least = others.map(|d| d.in_flight).min().unwrap_or(0);
-        if least > QUEUE_START {
+        if least > MOVER_COMMANDS_MAX {
             self.began.get_or_insert(now);
         } else if least <= QUEUE_END {
             self.began = None;

@@ -104,8 +104,7 @@ impl Evictor {
         for _ in 0..REGIONS_PER_ROUND {
             let Some(first) = worth.table.next_resident(self.hand) else { break };
             let region = region_start(first);
-            let stays = region == replacement.region
-                || worth.table.region_worth(cut, region, true) > replacement.region_worth;
+            let stays = region == replacement.region || worth.table.region_worth(cut, region, true) > 0;
             if stays {
                 self.hand = region_end(region);
                 continue;

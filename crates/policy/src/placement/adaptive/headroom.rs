@@ -2,6 +2,7 @@
 //! writes, as far as the other devices' idle time permits freeing it.
 
 use super::super::DeviceView;
+use super::burst::MOVER_COMMANDS_MAX;
 use super::fast::FastDevices;
 use super::heat::PartLayout;
 
@@ -37,9 +38,9 @@ pub(super) struct Headroom {
     rounds: u32,
     /// The fraction of rounds in which the other devices worked for clients.
     utilization: f64,
-    /// The number of clients' commands completed at the last round, and whether it had grown.
+    /// The number of clients' commands completed at the last round, and whether there were commands of clients.
     completed: u64,
-    served_clients: bool,
+    had_clients: bool,
 }
 
 impl Default for Headroom {
@@ -51,7 +52,7 @@ impl Default for Headroom {
             rounds: 0,
             utilization: 1.0,
             completed: 0,
-            served_clients: false,
+            had_clients: false,
         }
     }
 }
@@ -72,9 +73,10 @@ impl Headroom {
         (self.utilization / FULLY_BUSY).min(1.0)
     }
 
-    /// Whether the other devices completed commands of clients in the last round.
-    pub(super) fn served_clients(&self) -> bool {
-        self.served_clients
+    /// Whether the other devices had commands of clients in the last round: they completed some, or more are
+    /// in flight than the mover has there.
+    pub(super) fn had_clients(&self) -> bool {
+        self.had_clients
     }
 
     /// Returns the fill up to which copies may be added: somewhat above the one at which parts leave, so that
@@ -132,8 +134,9 @@ impl Headroom {
     pub(super) fn round(&mut self, devices: &[DeviceView], fast: FastDevices, layout: PartLayout) {
         let others = || fast.other_devices(devices);
         let completed = others().map(DeviceView::completed).sum();
-        self.served_clients = completed != self.completed;
-        let is_busy = self.served_clients || others().any(|d| d.in_flight > 1);
+        let served_clients = completed != self.completed;
+        self.had_clients = served_clients || others().any(|d| d.in_flight > MOVER_COMMANDS_MAX);
+        let is_busy = served_clients || others().any(|d| d.in_flight > 1);
         self.completed = completed;
         self.utilization += ROUND_WEIGHT * (f64::from(u8::from(is_busy)) - self.utilization);
         self.rounds += 1;

@@ -3,8 +3,8 @@
 //! Rule: a copy costs the other devices' time. While these are idle, no client waits for it. A region that
 //! was read is then copied in address order and as a whole, so that a read of several extents finds all of
 //! them or none on the fast device. Space for it beyond [`Headroom::unreserved_fill`] is made by regions
-//! worth at most a quarter as much, so that regions that are read equally often do not replace one another;
-//! parts worth more than half stay.
+//! worth nothing, which were not read for many epochs. Regions worth a quarter as much do not suffice: hot
+//! sets that are read in turn would replace one another, each shortly before it is read again.
 //!
 //! Constants: chosen for reads of 256 KiB at random; see the page on hard loads in docs/policies.
 
@@ -22,7 +22,7 @@ use weir_model::{ExtentIndex, ExtentKey, PlaceKind};
 const WAITING_MAX: usize = 1024;
 /// The minimum worth of a region: of its missing parts, on average. It must also be half the price.
 const REGION_WORTH_MIN: u16 = UNIT_WORTH / 8;
-/// The other devices are idle while clients' commands complete in less than this fraction of rounds, of which
+/// The other devices are idle while they have clients' commands in less than this fraction of rounds, of which
 /// the last ten or so count.
 const BUSY_MAX: f64 = 0.25;
 const ROUND_WEIGHT: f64 = 0.1;
@@ -34,9 +34,7 @@ const WAIT_ROUNDS_MAX: u32 = 600;
 pub(super) struct Replacement {
     /// The region that takes the space: nothing of it leaves.
     pub(super) region: ExtentKey,
-    /// The maximum mean worth of the parts of a region that some leave.
-    pub(super) region_worth: u16,
-    /// The maximum worth of these parts.
+    /// The maximum worth of a part that leaves; its region is worth nothing on average.
     pub(super) part_worth: u16,
     /// The maximum number of them.
     pub(super) parts: u32,
@@ -75,7 +73,7 @@ pub(super) struct IdleCopies {
     waited: u32,
     /// The parts of space made for copies that they have not taken yet.
     space: u32,
-    /// The fraction of recent rounds in which the other devices worked for clients.
+    /// The fraction of recent rounds in which the other devices had commands of clients.
     busy: f64,
 }
 
@@ -116,7 +114,7 @@ impl IdleCopies {
         let (parts, region) = (missing.saturating_sub(self.space), region_start(key));
         let cut = PartLayout::new(context.extent.blocks());
         let worth = worth.table.region_worth(cut, region, false);
-        (parts > 0).then_some(Replacement { region, region_worth: worth / 4, part_worth: worth / 2, parts })
+        (parts > 0).then_some(Replacement { region, part_worth: worth / 2, parts })
     }
 
     /// Notes that this many parts left for the region in progress.
@@ -147,7 +145,7 @@ impl IdleCopies {
         (worth, headroom, is_evicting): (&mut Worth, &mut Headroom, bool),
         promoter: &mut Promoter,
     ) {
-        self.busy += ROUND_WEIGHT * (f64::from(u8::from(headroom.served_clients())) - self.busy);
+        self.busy += ROUND_WEIGHT * (f64::from(u8::from(headroom.had_clients())) - self.busy);
         let is_sooner = worth.block_prices(context, fast, false).is_sooner_on_fast(SOONER_FRACTION);
         if is_evicting || !self.is_idle() || !is_sooner {
             return;
