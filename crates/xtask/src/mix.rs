@@ -1,10 +1,12 @@
 //! Mixes of histories: the general one, and some that aim at combinations which it rarely produces.
 
+mod idle;
 mod losing;
 mod served_losing;
 mod transforms;
 
 use clap::ValueEnum;
+use idle::add_idle_time;
 use losing::add_repeated_failures;
 use served_losing::add_served_failures;
 use transforms::{
@@ -59,6 +61,8 @@ pub(crate) enum Mix {
     Wide,
     /// The whole server, and flushes and writes that fail repeatedly.
     ServedLosing,
+    /// `adaptive` with one fast device: whole regions are read, and copied while clients pause.
+    Idle,
     /// Each mix in turn, those that find most more often.
     All,
 }
@@ -66,8 +70,9 @@ pub(crate) enum Mix {
 /// The seeds of [`Mix::All`] by mix: so many of [`TURNS`] each. [`Mix::Losing`], which finds most hard
 /// mutants, gets a third of the time. Of the others, those that find more in the same time, or take less of
 /// it, get more.
-const SHARES: [(Mix, u64); 19] = [
-    (Mix::Losing, 26),
+const SHARES: [(Mix, u64); 20] = [
+    (Mix::Losing, 25),
+    (Mix::Idle, 1),
     (Mix::ServedLosing, 26),
     (Mix::Deceiving, 11),
     (Mix::Frames, 7),
@@ -119,6 +124,9 @@ impl Mix {
             }
             Self::Wide => {
                 HistoryKind { many_extents: true, crashes: 6, faults: choice(seed, 2) == 0, ..FAILING }
+            }
+            Self::Idle => {
+                HistoryKind { many_extents: true, crashes: 4, faults: choice(seed, 2) == 0, ..FAILING }
             }
             Self::Large => HistoryKind { large_extents: true, odd_sizes: true, crashes: 10, ..FAILING },
             Self::Many => HistoryKind { odd_sizes: true, devices_min: 5 + seed.0 / 16 % 6, ..FAILING },
@@ -175,7 +183,12 @@ impl Mix {
         // The devices of a mirrored map are drawn together with it.
         let nearby = (0u64..).map(|n| Seed(seed.0 ^ n.rotate_right(16)));
         let mut histories = nearby.map(|seed| History::new(seed, &kind));
-        let history = histories.find(|history| history.setup.mirrored || copies == 1);
+        let is_fit = |history: &History| match self {
+            // Few volumes are large ones.
+            Self::Idle => history.setup.volumes.len() < 8,
+            _ => history.setup.mirrored || copies == 1,
+        };
+        let history = histories.find(is_fit);
         let Some(mut history) = history else { return History::new(seed, &kind) };
         match self {
             Self::Flushing => return add_flushes(history),
@@ -191,6 +204,7 @@ impl Mix {
             Self::Losing if choice(seed, 8) < 2 && copies == 1 => return add_repeated_failures(history),
             Self::Losing => history = add_repeated_failures(history),
             Self::Hanging => make_faults_hang(&mut history),
+            Self::Idle => history = add_idle_time(history, kind.faults),
             Self::Duplexed if !kind.faults => history = audit_often(history),
             _ => {}
         }
@@ -199,6 +213,7 @@ impl Mix {
         });
         let policy = match (self, choice(seed, 8)) {
             (Self::Duplexed, _) => "hystor-twice",
+            (Self::Idle, _) => "adaptive",
             (Self::Losing, 3) if copies == 1 => "hystor-twice",
             // Nothing moves: what is in doubt stays so, while everything else becomes durable.
             (Self::Losing, 4..6) => "sequential",
@@ -235,6 +250,8 @@ fn set_policy(setup: &mut Setup, policy: &str, copies: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_engine::Activity;
+    use weir_world::{FaultKind, Moment};
 
     #[test]
     fn aimed_crashes_stay_whatever_the_number_of_random_ones() {
@@ -244,6 +261,24 @@ mod tests {
         };
         assert!(count(None) > 100, "{}", count(None));
         assert_eq!((count(Some(30)), count(Some(0))), (count(None), 0));
+    }
+
+    /// Blocks are copied in the pauses of the mix made for that, and copies of the pool crash meanwhile.
+    #[test]
+    fn blocks_are_copied_in_pauses() {
+        let crashes = |policy: &str| {
+            let crashes_of = |seed| {
+                let mut history = Mix::Idle.history(Seed(seed), false, None);
+                history.steps.truncate(4000);
+                history.setup.policy = policy.to_owned();
+                let outcome = history.run();
+                assert!(outcome.failure.is_none(), "{seed}: {:?}", outcome.failure);
+                outcome.statistics.hits(FaultKind::PowerLoss, Moment::During(Activity::Moving))
+            };
+            (1..=8).map(crashes_of).sum::<u64>()
+        };
+        assert_eq!(crashes("sequential"), 0);
+        assert!(crashes("adaptive") > 20, "{} while blocks were copied", crashes("adaptive"));
     }
 
     #[test]
