@@ -2,7 +2,7 @@
 
 use super::{pool, run};
 use crate::{Mode, Outcome, Plan, PoolSpec};
-use weir_model::{Nanos, Seed};
+use weir_model::{Bytes, Nanos, Seed};
 
 const REQUEST: f64 = 4096.0;
 
@@ -77,4 +77,16 @@ fn adaptive_does_not_oscillate_over_an_hour() {
     let usual = means[means.len() / 2];
     assert!(means[means.len() - 1] < 2.0 * usual, "{usual} s usually: {means:.6?}");
     assert_eq!(outcome.stops, 0, "its moves are not found to do harm");
+}
+
+/// Three sets are read in turn, and two of them fit the fast device. What is read next is what was read
+/// longest ago: replacing it in idle time gains nothing and wears the device.
+#[test]
+fn hot_sets_in_turn_do_not_replace_one_another() {
+    let idle = "uniform at=1MiB over=1MiB rate=1 for=100s";
+    let set = |at: u64| format!("uniform size=128KiB at={at}MiB over=128MiB rate=400 for=20s / {idle}");
+    let words = [1, 512, 1024].map(set).join(" / ");
+    let outcome = adaptive(&pool(0.22, 1.3), &words, &plan(3600, 60));
+    let written = outcome.devices[0].writes.bytes;
+    assert!(written < Bytes::mib(256), "{written} written to the fast device in an hour");
 }
