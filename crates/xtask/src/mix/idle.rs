@@ -1,5 +1,5 @@
-//! Histories in which whole regions of a volume are read, and clients pause afterwards: `adaptive` then copies
-//! blocks and regions to the fast device, and others make space for them.
+//! Histories in which whole regions of a volume are read, and clients pause afterwards: `adaptive` then
+//! copies blocks and regions to the fast device, and others make space for them.
 
 use super::transforms::{between, flush, limit_volumes, power_loss};
 use weir_engine::Activity;

@@ -38,7 +38,7 @@ pub(super) struct Headroom {
     rounds: u32,
     /// The fraction of rounds in which the other devices worked for clients.
     utilization: f64,
-    /// The number of clients' commands completed at the last round, and whether there were commands of clients.
+    /// The number of clients' commands completed at the last round, and whether there were any.
     completed: u64,
     had_clients: bool,
 }

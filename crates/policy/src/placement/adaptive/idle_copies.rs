@@ -22,8 +22,8 @@ use weir_model::{ExtentIndex, ExtentKey, PlaceKind};
 const WAITING_MAX: usize = 1024;
 /// The minimum worth of a region: of its missing parts, on average. It must also be half the price.
 const REGION_WORTH_MIN: u16 = UNIT_WORTH / 8;
-/// The other devices are idle while they have clients' commands in less than this fraction of rounds, of which
-/// the last ten or so count.
+/// The other devices are idle while they have clients' commands in less than this fraction of rounds, of
+/// which the last ten or so count.
 const BUSY_MAX: f64 = 0.25;
 const ROUND_WEIGHT: f64 = 0.1;
 /// The number of rounds that the region in progress waits for space before the next one is tried: a minute.
