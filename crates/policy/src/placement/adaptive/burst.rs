@@ -2,10 +2,10 @@
 //!
 //! Rule: a burst begins when each of the other devices has more than [`MOVER_COMMANDS_MAX`] commands in
 //! flight, and is over when one of them has at most one left. During a burst, write-backs take time that a
-//! queue of requests waits for: an extent written to a disk between its reads costs as much as several of them, and a
-//! device that just keeps up no longer does. Blocks that must leave the fast devices in a burst leave later,
-//! or as writes need their space. A burst longer than [`BURST_MAX`] is normal load: waiting is no better
-//! then.
+//! queue of requests waits for: an extent written to a disk between its reads costs as much as several of
+//! them, and a device that just keeps up no longer does. Blocks that must leave the fast devices in a burst
+//! leave later, or as writes need their space. A burst longer than [`BURST_MAX`] is normal load: waiting is
+//! no better then.
 //!
 //! Constants: fitted to the release server's trace, its addresses turned by 0.2 and 0.6. Half and twice the
 //! queue, a quarter and four times the time give the same result within 3 % in the mean. Without a time
