@@ -282,6 +282,12 @@ impl Driver {
             .try_for_each(|step| self.step(step))
     }
 
+    /// Returns the map of the pool, which shows what a history has reached.
+    #[must_use]
+    pub fn map(&self) -> &weir_map::Map {
+        self.engine.map()
+    }
+
     /// Returns the statistics so far.
     #[must_use]
     pub const fn statistics(&self) -> &Statistics {

@@ -15,8 +15,8 @@ use super::super::DeviceView;
 use super::fast::FastDevices;
 use weir_model::Nanos;
 
-/// The maximum of commands that the mover has in flight at a device: with more, there are some of clients. A
-/// burst begins when each of the other devices has more.
+/// A device with more commands in flight than this has some of clients: the mover has fewer there. A burst
+/// begins when each of the other devices has more.
 pub(super) const MOVER_COMMANDS_MAX: u32 = 8;
 /// The commands in flight at one of the other devices at which a burst is over.
 const QUEUE_END: u32 = 1;

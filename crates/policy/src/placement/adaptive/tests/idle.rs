@@ -1,5 +1,7 @@
 //! `adaptive` in idle time and behind long queues: copies of whole regions, and large writes.
 
+use super::super::super::Action;
+use super::super::idle_copies::Replacement;
 use super::*;
 
 /// Creates a pool of 128 extents on a device that answers in 100 microseconds, and 1024 on one that takes 8
@@ -18,6 +20,24 @@ fn read_region(pool: &mut Pool, policy: &mut Adaptive, extents: std::ops::Range<
     }
 }
 
+/// Puts 104 of the fast device's 128 extents to use: more than copies take without making space, less than
+/// may be filled. All of them are read this often.
+fn fill_fast_device(pool: &mut Pool, policy: &mut Adaptive, reads: u32) {
+    (0..104).for_each(|extent| pool.map.put(extent, whole(0)));
+    for _ in 0..reads {
+        (0..104).for_each(|extent| pool.read(policy, extent, 0, Bytes::kib(128)));
+    }
+}
+
+/// Lets this many rounds pass in which the disk serves a client.
+fn settle_busy(pool: &mut Pool, policy: &mut Adaptive, rounds: u32) {
+    for _ in 0..rounds {
+        let client = MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::millis(8), Nanos(0));
+        pool.devices[1].note(&client);
+        settle(pool, policy, 1);
+    }
+}
+
 /// Returns how many of these extents have all their blocks on the fast device.
 fn there(pool: &Pool, extents: std::ops::Range<u64>) -> usize {
     let is_there = |extent: &u64| {
@@ -33,11 +53,7 @@ fn regions_are_copied_whole_while_the_disk_is_idle() {
     // The extents 40 to 47 are never read, and come along.
     read_region(&mut pool, &mut policy, 32..40);
     read_region(&mut pool, &mut policy, 48..64);
-    for _ in 0..50 {
-        let client = MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::millis(8), Nanos(0));
-        pool.devices[1].note(&client);
-        settle(&mut pool, &mut policy, 1);
-    }
+    settle_busy(&mut pool, &mut policy, 50);
     assert_eq!(there(&pool, 32..64), 0, "a client is busy there");
     settle(&mut pool, &mut policy, 40);
     assert_eq!(there(&pool, 32..64), 32);
@@ -59,8 +75,7 @@ fn region_read_little_is_not_copied() {
 fn regions_that_are_read_do_not_replace_one_another() {
     for (reads, stay) in [(0, 0), (1, 64)] {
         let (mut pool, mut policy) = (pool(), policy());
-        // 104 of 128 extents are in use: more than copies take without making space, less than may be filled.
-        (0..104).for_each(|extent| pool.map.put(extent, whole(0)));
+        fill_fast_device(&mut pool, &mut policy, 0);
         settle(&mut pool, &mut policy, 100);
         for _ in 0..reads {
             (0..64).for_each(|extent| pool.read(&mut policy, extent, 0, Bytes::kib(128)));
@@ -99,8 +114,7 @@ fn large_writes_relieve_a_long_queue() {
 #[test]
 fn region_without_space_does_not_hold_up_the_others() {
     let (mut pool, mut policy) = (pool(), policy());
-    (0..104).for_each(|extent| pool.map.put(extent, whole(0)));
-    (0..104).for_each(|extent| pool.read(&mut policy, extent, 0, Bytes::kib(128)));
+    fill_fast_device(&mut pool, &mut policy, 1);
     read_region(&mut pool, &mut policy, 128..160);
     // Read so often that they are still worth a copy when the first ones are given up.
     (0..2).for_each(|_| read_region(&mut pool, &mut policy, 160..192));
@@ -112,11 +126,55 @@ fn region_without_space_does_not_hold_up_the_others() {
     assert_eq!([there(&pool, 128..160), there(&pool, 160..192)], [0, 32]);
 }
 
+/// The time that a region waited for space does not count for the next one.
+#[test]
+fn each_region_waits_for_space_anew() {
+    let (mut pool, mut policy) = (pool(), policy());
+    fill_fast_device(&mut pool, &mut policy, 1);
+    (0..4).for_each(|_| read_region(&mut pool, &mut policy, 128..160));
+    (0..4).for_each(|_| read_region(&mut pool, &mut policy, 160..192));
+    policy.promoter.forget();
+    settle(&mut pool, &mut policy, 400);
+    (0..64).for_each(|extent| pool.map.put(extent, whole(1)));
+    while there(&pool, 128..160) < 32 {
+        settle(&mut pool, &mut policy, 1);
+    }
+    (0..64).for_each(|extent| pool.map.put(extent, whole(0)));
+    settle(&mut pool, &mut policy, 400);
+    assert!(there(&pool, 160..192) < 16);
+    (0..104).for_each(|extent| pool.map.put(extent, whole(1)));
+    settle(&mut pool, &mut policy, 100);
+    assert_eq!(there(&pool, 160..192), 32);
+}
+
+/// A region that leaves does not take along parts of the next one, however little these are worth; and no
+/// more leaves in a round than the mover can take.
+#[test]
+fn only_unread_regions_leave_and_few_at_a_time() {
+    let (mut pool, mut policy) = (pool(), policy());
+    fill_fast_device(&mut pool, &mut policy, 0);
+    settle(&mut pool, &mut policy, 100);
+    (32..104).for_each(|extent| pool.read(&mut policy, extent, 0, Bytes::kib(128)));
+    (200..216).for_each(|extent| pool.map.put(extent, whole(0)));
+    (24..32).for_each(|extent| pool.map.put(extent, whole(1)));
+    read_region(&mut pool, &mut policy, 128..160);
+    policy.promoter.forget();
+    for _ in 0..100 {
+        update_free_space(&mut pool);
+        pool.now += ROUND;
+        let actions = pool.round(&mut policy);
+        let leaving = actions.iter().filter(|action| matches!(action, Action::Move { .. })).count();
+        assert!(leaving <= 16, "{leaving}");
+        pool.act(&actions);
+    }
+    assert_eq!((there(&pool, 32..104), there(&pool, 128..160)), (72, 32));
+}
+
 /// What is copied first of a region does not leave for the rest of it, though it is worth less.
 #[test]
 fn region_does_not_replace_itself() {
     let (mut pool, mut policy) = (pool(), policy());
-    (0..104).for_each(|extent| pool.map.put(extent, whole(0)));
+    fill_fast_device(&mut pool, &mut policy, 0);
     // Eight extents may leave, and the first eight of the region, which are never read, take their space.
     (0..4).for_each(|_| (0..96).for_each(|extent| pool.read(&mut policy, extent, 0, Bytes::kib(128))));
     read_region(&mut pool, &mut policy, 136..160);
@@ -125,46 +183,62 @@ fn region_does_not_replace_itself() {
     assert_eq!((there(&pool, 128..136), there(&pool, 136..160)), (8, 0));
 }
 
-/// Blocks that are read stay, though their region is worth nothing on average.
+/// Blocks that are read stay, though their region is worth nothing on average; also if it is the only one on
+/// the fast device.
 #[test]
 fn blocks_that_are_read_do_not_leave_with_their_region() {
+    for (size, used) in [(128, 104), (40, 32)] {
+        let (mut pool, mut policy) = (pool(), policy());
+        (pool.devices[0].extents, pool.devices[0].free) = (size, size);
+        for extent in 0..used {
+            pool.map.0.get_mut(&key(extent)).expect("it is there").insert(fine(0), u32::MAX);
+            policy.worth.table.set_resident(key(extent), u32::MAX, false);
+        }
+        settle(&mut pool, &mut policy, 100);
+        (0..2).for_each(|_| pool.read(&mut policy, 5, 3, Bytes::kib(4)));
+        read_region(&mut pool, &mut policy, 128..160);
+        policy.promoter.forget();
+        settle(&mut pool, &mut policy, 400);
+        let blocks = |extent: u64| pool.map.0[&key(extent)].get(&fine(0)).copied().unwrap_or(0);
+        assert_eq!((blocks(5), blocks(6)), (1 << 3, 0), "{used} of {size}");
+    }
+}
+
+/// The only region on the fast device is examined once per round, though its last block stays.
+#[test]
+fn search_for_what_leaves_ends() {
     let (mut pool, mut policy) = (pool(), policy());
-    for extent in 0..104 {
+    settle(&mut pool, &mut policy, 1);
+    policy.worth.table.note(key(5), 1 << 3, 200, false);
+    for extent in 0..8 {
         pool.map.0.get_mut(&key(extent)).expect("it is there").insert(fine(0), u32::MAX);
         policy.worth.table.set_resident(key(extent), u32::MAX, false);
     }
-    settle(&mut pool, &mut policy, 100);
-    (0..2).for_each(|_| pool.read(&mut policy, 5, 3, Bytes::kib(4)));
-    read_region(&mut pool, &mut policy, 128..160);
-    policy.promoter.forget();
-    settle(&mut pool, &mut policy, 400);
-    let blocks = |extent: u64| pool.map.0[&key(extent)].get(&fine(0)).copied().unwrap_or(0);
-    assert_eq!((blocks(5), blocks(6)), (1 << 3, 0));
+    let replacement = Replacement { region: key(128), part_worth: 10, parts: 1024 };
+    let fast = policy.tiers.fast();
+    let Adaptive { evictor, worth, headroom, burst, stripe, .. } = &mut policy;
+    let state = (&*headroom, *burst, Some(replacement));
+    let (gone, actions) = pool.ask(|context| evictor.round(context, fast, worth, state, stripe));
+    assert_eq!((gone, actions.len()), (255, 9), "the blocks around the one that stays leave in two runs");
 }
 
 /// Nothing leaves for a region in progress while clients use the disk.
 #[test]
 fn nothing_leaves_while_the_disk_is_busy() {
     let (mut pool, mut policy) = (pool(), policy());
-    (0..104).for_each(|extent| pool.map.put(extent, whole(0)));
-    (0..104).for_each(|extent| pool.read(&mut policy, extent, 0, Bytes::kib(128)));
+    fill_fast_device(&mut pool, &mut policy, 1);
     read_region(&mut pool, &mut policy, 128..160);
     policy.promoter.forget();
     settle(&mut pool, &mut policy, 50);
-    for round in 0..60 {
-        let client = MeasuredCommand::new(false, Bytes::kib(4), 1, Nanos::millis(8), Nanos(0));
-        pool.devices[1].note(&client);
-        settle(&mut pool, &mut policy, 1);
-        if round == 20 {
-            (0..12).for_each(|_| assert!(policy.worth.table.advance_epoch(0, true)));
-        }
-    }
+    settle_busy(&mut pool, &mut policy, 20);
+    (0..12).for_each(|_| assert!(policy.worth.table.advance_epoch(0, true)));
+    settle_busy(&mut pool, &mut policy, 40);
     assert_eq!(there(&pool, 0..104), 104, "though they are worth nothing now");
     settle(&mut pool, &mut policy, 100);
     assert!(there(&pool, 0..104) < 104);
 }
 
-/// A disk that answers nothing is not idle.
+/// A disk that answers nothing is not idle, unless its commands may be the mover's own.
 #[test]
 fn hanging_disk_is_not_idle() {
     let (mut pool, mut policy) = (pool(), policy());
@@ -172,7 +246,7 @@ fn hanging_disk_is_not_idle() {
     pool.devices[1].in_flight = 20;
     settle(&mut pool, &mut policy, 100);
     assert_eq!(there(&pool, 32..64), 0);
-    pool.devices[1].in_flight = 0;
+    pool.devices[1].in_flight = 8;
     settle(&mut pool, &mut policy, 100);
     assert_eq!(there(&pool, 32..64), 32);
 }
@@ -252,14 +326,48 @@ fn worth_of_regions_of_small_extents() {
 
 /// Other devices are the fast ones: no region that was in progress or waiting is copied to them.
 #[test]
-fn waiting_regions_expire_with_fast_device() {
-    let mut copies = IdleCopies::default();
-    (0..3).for_each(|region| copies.note_miss(key(region * 32)));
-    let mut policy = policy();
-    policy.idle_copies = copies;
+fn regions_expire_with_fast_device() {
+    let (mut pool, mut policy) = (pool(), policy());
+    fill_fast_device(&mut pool, &mut policy, 1);
+    read_region(&mut pool, &mut policy, 128..160);
+    (0..2).for_each(|_| read_region(&mut pool, &mut policy, 160..192));
+    settle(&mut pool, &mut policy, 50);
     policy.forget();
-    let empty = format!("{:?}", IdleCopies::default());
-    assert_eq!(format!("{:?}", policy.idle_copies), empty);
+    (0..64).for_each(|extent| pool.map.put(extent, whole(1)));
+    let before = there(&pool, 128..192);
+    settle(&mut pool, &mut policy, 100);
+    assert_eq!(there(&pool, 128..192), before);
+}
+
+/// An extent is copied once space was made for all of it, and while space is not short.
+#[test]
+fn extents_are_copied_into_space_made_for_them() {
+    let (mut pool, mut policy) = (pool(), policy());
+    fill_fast_device(&mut pool, &mut policy, 1);
+    read_region(&mut pool, &mut policy, 128..160);
+    policy.promoter.forget();
+    settle(&mut pool, &mut policy, 50);
+    let fast = policy.tiers.fast();
+    for (made, is_short, is_copied) in [(31, false, false), (1, true, false), (0, false, true)] {
+        policy.idle_copies.note_space(made);
+        let Adaptive { idle_copies, worth, headroom, promoter, .. } = &mut policy;
+        let state = (worth, headroom, is_short);
+        let (_, actions) = pool.ask(|context| idle_copies.round(context, fast, state, promoter));
+        assert_eq!(!actions.is_empty(), is_copied, "{made} more parts, short: {is_short}");
+    }
+}
+
+/// A region worth less than half the price is not copied: what is worth the price would displace it.
+#[test]
+fn regions_must_be_worth_half_the_price() {
+    let (mut pool, mut policy) = (pool(), policy());
+    read_region(&mut pool, &mut policy, 128..160);
+    // More than fit the fast device, and worth five times as much.
+    (0..5).for_each(|_| read_region(&mut pool, &mut policy, 256..416));
+    policy.promoter.forget();
+    settle(&mut pool, &mut policy, 100);
+    assert_eq!(there(&pool, 128..160), 0);
+    assert!(there(&pool, 256..416) >= 64);
 }
 
 /// The region read first is dropped once too many wait.
@@ -278,6 +386,8 @@ fn whole_places_are_not_copied() {
     (32..40).for_each(|extent| pool.map.put(extent, whole(0)));
     settle(&mut pool, &mut policy, 100);
     read_region(&mut pool, &mut policy, 40..64);
+    // What is known of places on the fast device may be incomplete.
+    policy.worth.table.forget_residents();
     settle(&mut pool, &mut policy, 100);
     assert_eq!(there(&pool, 32..64), 32);
     assert!((32..40).all(|extent| !pool.map.0[&key(extent)].contains_key(&fine(0))));
